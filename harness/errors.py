@@ -1,0 +1,15 @@
+"""Errors that a user can mend."""
+
+from policies.core import PolicyError
+from workloads.errors import WorkloadError
+
+
+class UserError(Exception):
+    """One clear line for the user that names the thing and the remedy; the command line exits with 2."""
+
+
+class RunFailed(Exception):
+    """A run that ended `failed`; its directory says why; the command line exits with 3."""
+
+
+USER_ERRORS = (UserError, WorkloadError, PolicyError)

@@ -1,0 +1,1 @@
+"""Metrics, their intervals and the verdict on a run."""

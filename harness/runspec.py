@@ -1,0 +1,59 @@
+"""Everything that decides a run, in one frozen value with one canonical form."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """One run: what is served (gpu, model, engine), how (policy, slots, budget) and what for (workload, arrival).
+
+    `policy` and `workload` are canonical spec strings (`eb:k=32`); `arrival` is the canonical arrival
+    string (`closed:concurrency=2048`, `poisson:rate=20.0`). `slots` and `token_budget` are N and B;
+    `kv_tokens` is C, None where the profile decides. `repeat` counts from 0 and `seed` is already the
+    repeat's own (first seed + repeat). `slo` maps a latency metric to its limit in seconds.
+    """
+
+    gpu: str
+    model: str
+    policy: str
+    workload: str
+    engine: str = "simulated"
+    arrival: str = "closed:concurrency=2048"
+    requests: int = 4000
+    slots: int = 1024
+    token_budget: int = 14336
+    seed: int = 0
+    repeat: int = 0
+    block_size: int = 16
+    kv_tokens: int | None = None
+    max_model_len: int = 40960
+    watermark: float = 0.0
+    cost_model: str = "auto"
+    slo: dict[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The spec as JSON values, keys in the order of the fields."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> RunSpec:
+        """The spec that `to_dict` wrote; unknown keys are an error of the caller."""
+        return cls(**values)
+
+    @property
+    def canonical(self) -> str:
+        """Canonical JSON: sorted keys, no spaces, so that equal specs are equal bytes."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def digest(self) -> str:
+        """sha256 (hex) of the canonical JSON."""
+        return hashlib.sha256(self.canonical.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""The virtual-time engine and what its steps cost."""

@@ -1,0 +1,1 @@
+"""What to schedule next: policies as one decision core, standard library only."""

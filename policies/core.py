@@ -1,0 +1,102 @@
+"""The decision core: what a policy sees, what it answers, and what it is told.
+
+An engine asks `plan` when something can have changed: a request arrived, finished, was admitted or
+preempted, or a prefill phase is under way. Growth of the KV cache alone can open nothing and asks nothing.
+Between two asks the last plan stays in force.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class PolicyError(ValueError):
+    """A policy option that the user can mend: one line that names the option and the remedy."""
+
+
+class Phase(enum.IntEnum):
+    """What the next step may hold."""
+
+    MIXED = 0
+    PREFILL = 1
+    DECODE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """The answer: the phase of the coming steps and how many waiting requests may enter in the next one.
+
+    `order` names an admission order other than first come, first served (length-ordered policies).
+    """
+
+    phase: Phase
+    admit: int
+    order: str = "fcfs"
+
+
+UNLIMITED = 1 << 62
+MIXED = StepPlan(Phase.MIXED, UNLIMITED)
+DECODE = StepPlan(Phase.DECODE, 0)
+
+
+class View(Protocol):
+    """What a policy may look at: counts at once, single requests only when it asks."""
+
+    slots: int  # N, the most requests that run at once
+    token_budget: int  # B, the most tokens a step may schedule
+    block_size: int  # tokens a KV block
+    total_blocks: int  # KV blocks that requests can hold
+    free_blocks: int
+    waiting: int  # requests in the queue, preempted ones included
+    prefilling: int  # requests that hold a slot and have prompt tokens left to compute
+    decoding: int  # requests that hold a slot and produce a token a step
+
+    def waiting_tokens(self) -> Iterator[int]:
+        """Tokens to prefill of each waiting request (prompt and, after a preemption, output so far), first come first."""
+
+    def ages(self) -> Sequence[int]:
+        """Output tokens produced so far of each decoding request, descending."""
+
+
+class Policy(Protocol):
+    """A scheduler policy. It never sees an engine, a clock of its own, or vLLM."""
+
+    def plan(self, view: View) -> StepPlan:
+        """What the next step may hold."""
+
+    def on_steps(self, steps: int, decoding: int, prefilling: int, first_tokens: int) -> None:
+        """`steps` equal steps ran, each with these counts; `first_tokens` prompts were completed in them."""
+
+    def on_admit(self, prompt_tokens: int) -> None:
+        """A request got a slot for the first time."""
+
+    def on_finish(self, output_tokens: int) -> None:
+        """A request completed with this many output tokens."""
+
+    def state(self) -> PolicyState | None:
+        """What the policy holds to be true, for the step log; the same object until something changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyState:
+    """A row of the step log's policy columns; None where the policy has no such thing.
+
+    `theta` is θ*, `p0` the exposure estimate p̄ (1/token), `eta` the hazard's slope (1/token²), `mu_l` the
+    mean prompt (tokens), `n_obs` the smoothed number of running requests; `crossover_left` and
+    `crossover_right` are the two sides of the crossover inequality (s/token).
+    """
+
+    k: int | None = None
+    n: int | None = None
+    mode: str | None = None
+    theta: float | None = None
+    p0: float | None = None
+    eta: float | None = None
+    mu_l: float | None = None
+    n_obs: float | None = None
+    crossover_left: float | None = None
+    crossover_right: float | None = None
+    correction_capped: bool | None = None

@@ -1,0 +1,1 @@
+"""Requests and when they are due: traces, arrivals, data sets."""

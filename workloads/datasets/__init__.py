@@ -1,0 +1,1 @@
+"""Loaders, one a data set."""

@@ -1,0 +1,2 @@
+class WorkloadError(ValueError):
+    """A workload, trace or tokenizer that the user can mend: one line that names file, row and remedy."""

@@ -1,0 +1,100 @@
+"""A trace: what is asked for, request by request, before anyone says when."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads.errors import WorkloadError
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Requests in their order, with where they come from.
+
+    `prompt_tokens` and `output_tokens` have one entry a request, in tokens, each at least 1.
+    `timestamp_s`, where the source has one, is seconds from the first request, ascending.
+    `session` groups the turns of one conversation, `turn` counts from 0; None where every request is alone.
+    `ids` is None where the row number serves as id. `source` says what the data is (kind `real`, `twin`,
+    `synthetic` or `file`, data set, digests, tokenizer, filters, what was skipped and why): it goes into
+    the run's manifest as it is, so it holds JSON values only.
+    """
+
+    name: str
+    prompt_tokens: Ints
+    output_tokens: Ints
+    source: dict[str, Any] = field(default_factory=dict)
+    timestamp_s: Floats | None = None
+    session: Ints | None = None
+    turn: Ints | None = None
+    ids: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        n = len(self.prompt_tokens)
+        for column in ("output_tokens", "timestamp_s", "session", "turn", "ids"):
+            values = getattr(self, column)
+            if values is not None and len(values) != n:
+                raise WorkloadError(f"{self.name}: {column} has {len(values)} rows, prompt_tokens has {n}")
+        if n == 0:
+            raise WorkloadError(f"{self.name}: the trace is empty: nothing to replay")
+        for column in ("prompt_tokens", "output_tokens"):
+            values = getattr(self, column)
+            if int(values.min()) < 1:
+                row = int(np.argmin(values))
+                raise WorkloadError(f"{self.name}, row {row}: {column} is {int(values[row])}; it must be at least 1")
+
+    def __len__(self) -> int:
+        return len(self.prompt_tokens)
+
+    def id_of(self, row: int) -> str:
+        """The id of a row, its number where the source gives none."""
+        return self.ids[row] if self.ids is not None else str(row)
+
+    @property
+    def mean_prompt_tokens(self) -> float:
+        """μ_L, tokens."""
+        return float(self.prompt_tokens.mean())
+
+    @property
+    def mean_output_tokens(self) -> float:
+        """μ_O, tokens."""
+        return float(self.output_tokens.mean())
+
+    @property
+    def digest(self) -> str:
+        """sha256 (hex) of what is asked for: every column, and nothing of where it came from."""
+        sha = hashlib.sha256()
+        for column in ("prompt_tokens", "output_tokens", "timestamp_s", "session", "turn"):
+            values = getattr(self, column)
+            sha.update(column.encode())
+            if values is not None:
+                kind = "<f8" if column == "timestamp_s" else "<i8"
+                sha.update(np.ascontiguousarray(values, dtype=kind).tobytes())
+        sha.update(json.dumps(self.ids).encode() if self.ids is not None else b"row numbers")
+        return sha.hexdigest()
+
+    def take(self, rows: Ints) -> Trace:
+        """The rows named, in the order named; a row may be named more than once and then gets an id of its own."""
+        def pick(values: Any) -> Any:
+            return None if values is None else values[rows]
+
+        repeated = len(np.unique(rows)) < len(rows)
+        ids = None if self.ids is None or repeated else tuple(self.ids[int(row)] for row in rows)
+        return Trace(
+            name=self.name,
+            prompt_tokens=self.prompt_tokens[rows],
+            output_tokens=self.output_tokens[rows],
+            source=self.source,
+            timestamp_s=None if repeated else pick(self.timestamp_s),
+            session=None if repeated else pick(self.session),
+            turn=None if repeated else pick(self.turn),
+            ids=ids,
+        )
