@@ -50,12 +50,13 @@ class View(Protocol):
     block_size: int  # tokens a KV block
     total_blocks: int  # KV blocks that requests can hold
     free_blocks: int
+    watermark_blocks: int  # blocks that admission keeps free while anything runs
     waiting: int  # requests in the queue, preempted ones included
     prefilling: int  # requests that hold a slot and have prompt tokens left to compute
     decoding: int  # requests that hold a slot and produce a token a step
 
     def waiting_tokens(self) -> Iterator[int]:
-        """Tokens to prefill of each waiting request (prompt and, after a preemption, output so far), first come first."""
+        """Tokens to prefill of each waiting request, first come first: its prompt and, once preempted, its output."""
 
     def ages(self) -> Sequence[int]:
         """Output tokens produced so far of each decoding request, descending."""
@@ -67,8 +68,11 @@ class Policy(Protocol):
     def plan(self, view: View) -> StepPlan:
         """What the next step may hold."""
 
-    def on_steps(self, steps: int, decoding: int, prefilling: int, first_tokens: int) -> None:
-        """`steps` equal steps ran, each with these counts; `first_tokens` prompts were completed in them."""
+    def on_steps(self, steps: int, decodes: int, running: int, first_tokens: int) -> None:
+        """`steps` steps ran, each with this many decodes and requests holding a slot.
+
+        `first_tokens` prompts were completed in them; each gave a token.
+        """
 
     def on_admit(self, prompt_tokens: int) -> None:
         """A request got a slot for the first time."""

@@ -1,0 +1,528 @@
+"""Iteration-level batching in virtual time: slots, token budget, chunked prefill, KV blocks, preemption.
+
+The rules are stock vLLM's (spec: vllm-policies, "what agreed on every step"): running requests first and in
+their order, one token each while decoding; then, unless the step preempted, waiting ones first come first
+served, the last of them possibly only a chunk; a request that finds no block preempts the newest, which goes
+back to the queue's front with nothing computed; one block of the pool is vLLM's null block.
+
+All decoding requests advance together, so one clock of decode steps serves them all: a request finishes at a
+clock known when it starts to decode, and needs its next KV block at every sixteenth tick. That makes a step
+cost what changes in it, not what runs in it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.simulate.cost import CostModel
+from policies.core import UNLIMITED, Phase, Policy, PolicyState, StepPlan
+from workloads.arrivals import Stream
+
+FINISH_LENGTH = 0
+FINISH_TOO_LONG = 2
+REQUEST_FIELDS = ("row", "due", "sent", "first", "last", "done", "output_tokens", "preemptions", "finish")
+STEP_FIELDS = (
+    "t",
+    "duration",
+    "phase",
+    "prefill_tokens",
+    "decode_requests",
+    "running",
+    "waiting",
+    "preempted",
+    "kv_tokens",
+    "producing",
+    "generated_sum",
+    "generated_min",
+    "generated_max",
+    "footprint_sum",
+    "footprint_min",
+    "footprint_max",
+    "state",
+)
+NEVER = 1 << 62
+# Below this many steps the numpy calls of a leap cost more than taking the steps.
+SHORTEST_LEAP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """What the engine may use: N slots, B tokens a step, KV blocks (the null block included), the longest request."""
+
+    slots: int
+    token_budget: int
+    kv_blocks: int
+    block_size: int = 16
+    max_model_len: int = 40960
+    watermark: float = 0.0
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Rows since the last one, integers in nanoseconds and tokens, and the gaps of requests that were preempted."""
+
+    requests: npt.NDArray[np.int64]  # (rows, len(REQUEST_FIELDS))
+    steps: npt.NDArray[np.int64]  # (rows, len(STEP_FIELDS))
+    gaps: dict[int, npt.NDArray[np.int64]]  # stream row -> gaps between its tokens
+    states: list[PolicyState]  # all so far; a step's `state` is an index
+    now_ns: int
+    finished: int
+
+
+class BatchLoop:
+    """One engine replaying one stream under one policy; the policy looks at it as its View."""
+
+    def __init__(
+        self, stream: Stream, policy: Policy, cost: CostModel, limits: EngineLimits, leap: bool = True
+    ) -> None:
+        self.slots = limits.slots
+        self.token_budget = limits.token_budget
+        self.block_size = limits.block_size
+        self.total_blocks = self.free_blocks = limits.kv_blocks - 1
+        self.watermark_blocks = int(limits.watermark * limits.kv_blocks)
+        self.waiting = self.prefilling = self.decoding = 0
+        self.preemptions = 0
+        self._longest = min(limits.max_model_len, self.total_blocks * limits.block_size)
+        self._policy = policy
+        self._cost = cost
+        self._leap = leap
+        self._prompt: list[int] = stream.trace.prompt_tokens.tolist()
+        self._output: list[int] = stream.trace.output_tokens.tolist()
+        n = len(self._prompt)
+        self._n = n
+        self._closed = stream.due_ns is None
+        self._due: list[int] = [0] * n if stream.due_ns is None else stream.due_ns.tolist()
+        self._concurrency = stream.concurrency or 0
+        self._next = 0  # the next request of the stream to arrive
+        self._first: list[int] = [-1] * n
+        self._birth: list[int] = [0] * n  # clock at which a decoding request would have had no token yet
+        self._queue: deque[int] = deque()
+        self._running: dict[int, None] = {}  # in order of admission
+        self._partial = -1  # the one request whose prompt is only partly computed
+        self._partial_done = 0
+        self._now = 0
+        self._clock = 0  # steps with decodes so far
+        self._clock_ends = array("q", [0])
+        self._ends_at: dict[int, list[int]] = {}  # clock -> requests that then have all their tokens
+        # Decoding requests, in order of admission, that need a block when the clock has this residue.
+        self._needs_at: list[dict[int, None]] = [{} for _ in range(limits.block_size)]
+        # Sorted, one entry a decoding request: birth, and birth − prompt (clock minus it is the KV footprint).
+        self._births: list[int] = []
+        self._shifts: list[int] = []
+        self._births_sum = self._shifts_sum = 0
+        self._resumed: dict[int, int] = {}  # request -> tokens it had when it lost its slot
+        self._segment: dict[int, tuple[int, int]] = {}  # of resumed requests: time and clock of the latest resumption
+        self._times: dict[int, list[int]] = {}  # of preempted requests: when each token came, up to the preemption
+        self._preempted_of: dict[int, int] = {}
+        self._gaps: dict[int, npt.NDArray[np.int64]] = {}
+        self._rows = array("q")
+        self._steps = array("q")
+        self._states: list[PolicyState] = []
+        self._state: PolicyState | None = None
+        self._state_id = -1
+        self.finished = 0
+        self.step_count = 0
+
+    # What a policy may read besides the counts.
+
+    def waiting_tokens(self) -> Iterator[int]:
+        """Tokens to prefill of each waiting request, first come first."""
+        if not self._resumed:
+            return map(self._prompt.__getitem__, self._queue)
+        return (self._prompt[r] + self._resumed.get(r, 0) for r in self._queue)
+
+    def ages(self) -> list[int]:
+        """Output tokens so far of each decoding request, descending."""
+        clock = self._clock
+        return [clock - birth for birth in self._births]
+
+    # The loop.
+
+    def run(self, sink: Callable[[Chunk], bool], every: int = 4096, until_ns: int = NEVER) -> bool:
+        """Replays the stream; hands rows to `sink` about every `every` steps.
+
+        Returns True when every request has ended, False when `sink` said stop (it returned False) or virtual
+        time passed `until_ns`.
+        """
+        flushed = 0
+        changed = True
+        plan = StepPlan(Phase.MIXED, UNLIMITED)
+        policy = self._policy
+        while True:
+            if self._arrive():
+                changed = True
+            if not self._running and not self._queue:
+                if self._next == self._n:
+                    break
+                self._now = max(self._now, self._due[self._next])
+                continue
+            if self._now > until_ns:
+                sink(self.drain())
+                return False
+            if changed:
+                plan = policy.plan(self)
+                state = policy.state()
+                if state is not self._state and state is not None:
+                    self._state = state
+                    self._state_id = len(self._states)
+                    self._states.append(state)
+            changed = False if self._leap_ahead(plan, until_ns) else self._step(plan)
+            if self.step_count - flushed >= every:
+                flushed = self.step_count
+                if not sink(self.drain()):
+                    return False
+        sink(self.drain())
+        return True
+
+    def drain(self) -> Chunk:
+        """The rows since the last call."""
+        rows = np.array(self._rows, dtype=np.int64).reshape(-1, len(REQUEST_FIELDS))
+        steps = np.array(self._steps, dtype=np.int64).reshape(-1, len(STEP_FIELDS))
+        gaps, self._gaps = self._gaps, {}
+        del self._rows[:], self._steps[:]
+        return Chunk(rows, steps, gaps, self._states, self._now, self.finished)
+
+    def _arrive(self) -> bool:
+        """Queues what is due by now; says whether anything came."""
+        came = False
+        while self._next < self._n:
+            request = self._next
+            if self._closed:
+                if len(self._queue) + len(self._running) >= self._concurrency:
+                    break
+                self._due[request] = self._now
+            elif self._due[request] > self._now:
+                break
+            self._next += 1
+            if self._prompt[request] + self._output[request] > self._longest:
+                due = self._due[request]
+                self._rows.extend((request, due, due, -1, -1, due, 0, 0, FINISH_TOO_LONG))
+                self.finished += 1
+                continue
+            self._queue.append(request)
+            came = True
+        self.waiting = len(self._queue)
+        return came
+
+    def _step(self, plan: StepPlan) -> bool:
+        """Takes one step; says whether anything but growth happened."""
+        phase = plan.phase
+        block_size = self.block_size
+        running = self._running
+        queue = self._queue
+        decodes = preempted = prefill_tokens = 0
+        prefill_work = 0.0
+        entered: list[int] = []
+        if phase is not Phase.PREFILL:
+            preempted = self._grow()
+            decodes = self.decoding
+        if phase is not Phase.DECODE:
+            budget = self.token_budget - decodes
+            if self._partial >= 0 and budget > 0:
+                chunk, work, lost = self._go_on_with_chunk(budget, entered)
+                budget -= chunk
+                prefill_tokens += chunk
+                prefill_work += work
+                preempted += lost
+            if queue and not preempted:
+                room = min(self.slots - len(running), plan.admit)
+                prompt = self._prompt
+                while budget > 0 and room > 0 and queue:
+                    request = queue[0]
+                    tokens = prompt[request]
+                    if self._resumed:
+                        tokens += self._resumed.get(request, 0)
+                    blocks = -(-tokens // block_size)
+                    # The whole prompt must fit at admission (vLLM's scheduler_reserve_full_isl), even where
+                    # only a chunk of it is computed now.
+                    if blocks + (self.watermark_blocks if running else 0) > self.free_blocks:
+                        break
+                    queue.popleft()
+                    running[request] = None
+                    room -= 1
+                    if request not in self._preempted_of:
+                        self._policy.on_admit(tokens)
+                    if tokens <= budget:
+                        entered.append(request)
+                    else:
+                        tokens = budget
+                        blocks = -(-tokens // block_size)
+                        self._partial, self._partial_done = request, tokens
+                    self.free_blocks -= blocks
+                    budget -= tokens
+                    prefill_tokens += tokens
+                    prefill_work += tokens * tokens / 2
+            if phase is Phase.PREFILL and not prefill_tokens:
+                # A prefill that looked possible came to nothing: decode in the same step, as the vLLM plugin does.
+                preempted += self._grow()
+                decodes = self.decoding
+        self.preemptions += preempted
+        if not decodes and not prefill_tokens:
+            # Only a chunk that found no block leaves a step empty; it has gone back to the queue and starts again.
+            assert preempted, "the engine makes no progress"
+            self.waiting, self.prefilling = len(queue), 0
+            return True
+
+        clock = self._clock
+        context = decodes * clock - self._shifts_sum if decodes else 0
+        longest = clock - self._shifts[0] if decodes else 0
+        seconds = self._cost.seconds(prefill_tokens, prefill_work, decodes, context, longest)
+        duration = round(seconds * 1e9)
+        start = self._now
+        self._now = now = start + duration
+        if decodes:
+            self._clock = clock = clock + 1
+            self._clock_ends.append(now)
+        kv_tokens = (self.total_blocks - self.free_blocks) * block_size
+        holding = len(running)
+        if decodes:
+            for request in entered:
+                self._begin_decoding(request)
+            producing = self.decoding
+            births, shifts = self._births, self._shifts
+            produced = (
+                producing,
+                producing * clock - self._births_sum,
+                clock - births[-1],
+                clock - births[0],
+                producing * clock - self._shifts_sum,
+                clock - shifts[-1],
+                clock - shifts[0],
+            )
+        else:
+            counts = [self._resumed.get(request, 0) + 1 for request in entered]
+            footprints = [self._prompt[r] + count for r, count in zip(entered, counts, strict=True)]
+            for request in entered:
+                self._begin_decoding(request)
+            produced = (
+                len(entered),
+                sum(counts),
+                min(counts, default=0),
+                max(counts, default=0),
+                sum(footprints),
+                min(footprints, default=0),
+                max(footprints, default=0),
+            )
+        self._policy.on_steps(1, decodes, holding, len(entered))
+        self._steps.extend(
+            (
+                start,
+                duration,
+                0 if decodes and prefill_tokens else 1 if prefill_tokens else 2,
+                prefill_tokens,
+                decodes,
+                holding,
+                len(queue),
+                preempted,
+                kv_tokens,
+                *produced,
+                self._state_id,
+            )
+        )
+        self.step_count += 1
+        done = self._ends_at.pop(clock, None)
+        if done is not None:
+            self._finish(done)
+        self.waiting = len(queue)
+        self.prefilling = 1 if self._partial >= 0 else 0
+        return done is not None or prefill_tokens > 0 or preempted > 0
+
+    def _begin_decoding(self, request: int) -> None:
+        """A prompt is computed and has given a token: the request decodes from the next step on."""
+        before = self._resumed.get(request, 0) if self._resumed else 0
+        if before:
+            self._segment[request] = (self._now, self._clock)
+        else:
+            self._first[request] = self._now
+        birth = self._clock - before - 1
+        shift = birth - self._prompt[request]
+        self._birth[request] = birth
+        births = self._births
+        if births and birth < births[-1]:
+            insort(births, birth)
+        else:
+            births.append(birth)
+        insort(self._shifts, shift)
+        self._births_sum += birth
+        self._shifts_sum += shift
+        self._needs_at[(shift + 2) % self.block_size][request] = None
+        end = birth + self._output[request]
+        bucket = self._ends_at.get(end)
+        if bucket is None:
+            self._ends_at[end] = [request]
+        else:
+            bucket.append(request)
+        self.decoding += 1
+
+    def _stop_decoding(self, request: int) -> int:
+        """Takes a request out of the decoding ones and gives back its blocks; returns its tokens so far."""
+        birth = self._birth[request]
+        prompt = self._prompt[request]
+        shift = birth - prompt
+        births, shifts = self._births, self._shifts
+        del births[bisect_left(births, birth)]
+        del shifts[bisect_left(shifts, shift)]
+        self._births_sum -= birth
+        self._shifts_sum -= shift
+        del self._needs_at[(shift + 2) % self.block_size][request]
+        self.decoding -= 1
+        del self._running[request]
+        generated = self._clock - birth
+        self.free_blocks += -(-(prompt + generated - 1) // self.block_size)
+        return generated
+
+    def _finish(self, done: list[int]) -> None:
+        now = self._now
+        preempted_of = self._preempted_of
+        for request in done:
+            generated = self._stop_decoding(request)
+            due = self._due[request]
+            preemptions = 0
+            if preempted_of:
+                preemptions = preempted_of.get(request, 0)
+                if request in self._resumed:
+                    self._note_times(request)
+                    times = np.array(self._times.pop(request), dtype=np.int64)
+                    self._gaps[request] = times[1:] - times[:-1]
+                    del self._resumed[request], self._segment[request]
+            self._rows.extend(
+                (request, due, due, self._first[request], now, now, generated, preemptions, FINISH_LENGTH)
+            )
+            self._policy.on_finish(generated)
+        self.finished += len(done)
+
+    def _grow(self) -> int:
+        """Gives each decoding request the block that its next token may need; returns how many were preempted."""
+        if not self.decoding:
+            return 0
+        needing = self._needs_at[(self._clock + 1) % self.block_size]
+        if len(needing) <= self.free_blocks:
+            self.free_blocks -= len(needing)
+            return 0
+        before = len(self._running)
+        for request in list(needing):
+            if request not in needing:
+                break  # preempted, and with it everything newer
+            while not self.free_blocks:
+                victim = next(reversed(self._running))
+                self._preempt(victim)
+                if victim == request:
+                    break
+            else:
+                self.free_blocks -= 1
+        return before - len(self._running)
+
+    def _go_on_with_chunk(self, budget: int, entered: list[int]) -> tuple[int, float, int]:
+        """The next chunk of the partly computed prompt: its tokens, its work, and 1 where it lost its slot."""
+        request, done = self._partial, self._partial_done
+        tokens = self._prompt[request] + self._resumed.get(request, 0)
+        chunk = min(tokens - done, budget)
+        blocks = -(-(done + chunk) // self.block_size) - -(-done // self.block_size)
+        if blocks > self.free_blocks:
+            self._preempt(request)
+            return 0, 0.0, 1
+        self.free_blocks -= blocks
+        if done + chunk == tokens:
+            self._partial = -1
+            entered.append(request)
+        else:
+            self._partial_done = done + chunk
+        return chunk, chunk * (done + chunk / 2), 0
+
+    def _preempt(self, request: int) -> None:
+        """Takes slot and blocks from a request and puts it at the queue's front, nothing computed, output kept."""
+        if request == self._partial:
+            self.free_blocks += -(-self._partial_done // self.block_size)
+            self._partial = -1
+            del self._running[request]
+        else:
+            end = self._birth[request] + self._output[request]
+            bucket = self._ends_at[end]
+            bucket.remove(request)
+            if not bucket:
+                del self._ends_at[end]
+            self._note_times(request)
+            self._resumed[request] = self._stop_decoding(request)
+        self._queue.appendleft(request)
+        self._preempted_of[request] = self._preempted_of.get(request, 0) + 1
+
+    def _note_times(self, request: int) -> None:
+        """Writes down when the tokens since the request's latest admission came."""
+        entry = self._segment.get(request, (self._first[request], self._birth[request] + 1))
+        times = self._times.setdefault(request, [])
+        times.append(entry[0])
+        times.extend(self._clock_ends[entry[1] + 1 : self._clock + 1])
+
+    def _leap_ahead(self, plan: StepPlan, until_ns: int) -> bool:
+        """Takes at once the steps in which requests only grow; False where there is none to take.
+
+        They are the steps before the next completion, block shortage or arrival, with nothing to admit.
+        """
+        if not self._leap or not self.decoding or self._partial >= 0 or plan.phase is Phase.PREFILL:
+            return False
+        ends_at, clock, block_size = self._ends_at, self._clock, self.block_size
+        steps = 0
+        while steps < 4096 and clock + steps + 1 not in ends_at:
+            steps += 1
+        if steps < SHORTEST_LEAP or (plan.phase is Phase.MIXED and self._can_admit()):
+            return False
+        ahead = np.arange(1, steps + 1, dtype=np.int64)
+        blocks = np.array([len(needing) for needing in self._needs_at], dtype=np.int64)[
+            (clock + ahead) % block_size
+        ].cumsum()
+        steps = int(np.searchsorted(blocks, self.free_blocks, side="right"))
+        if not steps:
+            return False
+        n = self.decoding
+        seconds = self._cost.decode_seconds(n, n * clock - self._shifts_sum, clock - self._shifts[0], steps)
+        durations = np.rint(seconds * 1e9).astype(np.int64)
+        ends = self._now + durations.cumsum()
+        due = self._due[self._next] if not self._closed and self._next < self._n else NEVER
+        stop = min(due, until_ns + 1)
+        steps = min(steps, int(np.searchsorted(ends, stop, side="left")) + 1)
+        ends, durations, ahead, blocks = ends[:steps], durations[:steps], ahead[:steps], blocks[:steps]
+        rows = np.zeros((steps, len(STEP_FIELDS)), dtype=np.int64)
+        births, shifts = self._births, self._shifts
+        columns: tuple[npt.NDArray[np.int64] | int, ...] = (
+            ends - durations,
+            durations,
+            2,
+            0,
+            n,
+            n,
+            len(self._queue),
+            0,
+            (self.total_blocks - self.free_blocks + blocks) * block_size,
+            n,
+            n * (clock + ahead) - self._births_sum,
+            clock + ahead - births[-1],
+            clock + ahead - births[0],
+            n * (clock + ahead) - self._shifts_sum,
+            clock + ahead - shifts[-1],
+            clock + ahead - shifts[0],
+            self._state_id,
+        )
+        for i, values in enumerate(columns):
+            rows[:, i] = values
+        self._steps.frombytes(rows.tobytes())
+        self._clock_ends.frombytes(ends.tobytes())
+        self._clock += steps
+        self._now = int(ends[-1])
+        self.free_blocks -= int(blocks[-1])
+        self.step_count += steps
+        self._policy.on_steps(steps, n, n, 0)
+        return True
+
+    def _can_admit(self) -> bool:
+        if not self._queue or len(self._running) >= self.slots or self.token_budget <= self.decoding:
+            return False
+        request = self._queue[0]
+        blocks = -(-(self._prompt[request] + self._resumed.get(request, 0)) // self.block_size)
+        return blocks + self.watermark_blocks <= self.free_blocks

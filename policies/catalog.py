@@ -1,0 +1,231 @@
+"""Every policy by name: its options, where it comes from, and how to make one."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from policies.controller import ControlOptions, FixedController, OnlineController
+from policies.core import Policy, PolicyError
+from policies.ebplus import EBPlus
+from policies.exclusive import Exclusive
+from policies.mixed import Mixed
+from policies.threshold import StepCosts
+
+EB_PAPER = "arXiv 2606.00516"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: how it is read, what holds without it, and what it may be."""
+
+    name: str
+    read: Callable[[str], Any]
+    default: Any
+    help: str
+    check: Callable[[Any], bool] = lambda _: True
+    must: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a policy is made for: the engine's slots N and the step costs, None where no profile gives them."""
+
+    slots: int
+    costs: StepCosts | None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEntry:
+    """A line of the catalog."""
+
+    name: str
+    summary: str
+    source: str
+    options: tuple[Option, ...]
+    make: Callable[[dict[str, Any], Setting], Policy]
+
+
+def _share(name: str, default: float, help_: str) -> Option:
+    return Option(name, float, default, help_, lambda x: 0 < x < 1, "between 0 and 1")
+
+
+def _count(name: str, default: int | None, help_: str) -> Option:
+    return Option(name, int, default, help_, lambda x: x >= 1, "a whole number of at least 1")
+
+
+_CONTROL = (
+    _share("theta_min", 0.01, "lowest threshold θ*"),
+    _share("theta_max", 0.8, "highest threshold θ*"),
+    _share("theta_init", 0.7, "threshold until 30 requests have completed"),
+    _share("epsilon", 0.01, "accepted probability of exceeding the KV cache, in N*"),
+    _count("update_every", 100, "completions between updates"),
+    _count("window", 500, "completions that the estimates look back on"),
+    Option(
+        "correction",
+        str,
+        "first_order",
+        "first_order or none: the correction Δθ for an increasing hazard",
+        lambda x: x in ("first_order", "none"),
+        "first_order or none",
+    ),
+)
+
+
+def _control(options: Mapping[str, Any]) -> ControlOptions:
+    control = ControlOptions(**{option.name: options[option.name] for option in _CONTROL})
+    if control.theta_min > control.theta_max:
+        raise PolicyError(f"theta_min={control.theta_min} is above theta_max={control.theta_max}: swap them")
+    return control
+
+
+def _online(options: dict[str, Any], setting: Setting) -> OnlineController:
+    if setting.costs is None:
+        raise PolicyError("this policy needs the step costs of a GPU and model: name both, or give a fixed k (eb:k=32)")
+    return OnlineController(_control(options), setting.costs)
+
+
+def _eb(options: dict[str, Any], setting: Setting) -> Policy:
+    k, theta = options["k"], options["theta"]
+    if k is not None and theta is not None:
+        raise PolicyError("eb takes k or theta, not both")
+    if theta is not None:
+        k = max(1, math.floor(theta * setting.slots))
+    if k is None:
+        return Exclusive(_online(options, setting))
+    if k > setting.slots:
+        raise PolicyError(
+            f"eb: k={k} is above the {setting.slots} slots: it could never be reached; lower k or raise --slots"
+        )
+    return Exclusive(FixedController(k, _control(options)))
+
+
+def _ebplus(options: dict[str, Any], setting: Setting) -> Policy:
+    controller = _online(options, setting)
+    assert setting.costs is not None
+    return EBPlus(controller, setting.costs, options["delta"], options["smoothing"], options["cooldown"])
+
+
+def _v0(options: dict[str, Any], setting: Setting) -> Policy:
+    return Exclusive(FixedController(1, ControlOptions()))
+
+
+def _v1(options: dict[str, Any], setting: Setting) -> Policy:
+    return Mixed()
+
+
+POLICIES: dict[str, PolicyEntry] = {
+    entry.name: entry
+    for entry in (
+        PolicyEntry(
+            "v0",
+            "prefill first, alone, as soon as a slot is free: EB with k = 1",
+            f"{EB_PAPER}; vLLM v0",
+            (),
+            _v0,
+        ),
+        PolicyEntry(
+            "v1",
+            "mixed batching: prefill chunks and decodes share each step, first come first served",
+            "vLLM v1",
+            (),
+            _v1,
+        ),
+        PolicyEntry(
+            "eb",
+            "exclusive batching: prefill and decode take turns, with a fixed k or the online k*",
+            f"{EB_PAPER}, EB(k) and EB(k*)",
+            (
+                _count(
+                    "k",
+                    None,
+                    "free slots that trigger a prefill phase; without it (and theta) k* is found online",
+                ),
+                _share("theta", None, "the same as a share of the slots: k = floor(theta·N)"),  # type: ignore[arg-type]
+                *_CONTROL,
+            ),
+            _eb,
+        ),
+        PolicyEntry(
+            "ebplus",
+            "mixed or exclusive batching with k*, whichever the crossover inequality favours",
+            f"{EB_PAPER}, EB+",
+            (
+                Option(
+                    "delta",
+                    float,
+                    0.0,
+                    "s/token added to the side of mixed batching: above 0 favours TTFT, below throughput",
+                    math.isfinite,
+                    "a finite number",
+                ),
+                Option(
+                    "smoothing",
+                    float,
+                    0.1,
+                    "weight of one step in the smoothed number of running requests",
+                    lambda x: 0 < x <= 1,
+                    "above 0 and at most 1",
+                ),
+                _count("cooldown", 3, "updates in a row that must favour the other mode before it changes"),
+                *_CONTROL,
+            ),
+            _ebplus,
+        ),
+    )
+}
+
+ALIASES = {"fcfs": "v1"}
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
+    return f"did you mean {close[0]}? " if close else ""
+
+
+def find_policy(name: str) -> PolicyEntry:
+    """The catalog's entry; PolicyError with the nearest name where there is none."""
+    name = ALIASES.get(name, name)
+    if name not in POLICIES:
+        known = [*POLICIES, *ALIASES]
+        raise PolicyError(f"unknown policy {name!r}: {_nearest(name, known)}known are {', '.join(known)}")
+    return POLICIES[name]
+
+
+def read_options(name: str, given: Mapping[str, str]) -> dict[str, Any]:
+    """Every option of the policy, the given ones read and checked; PolicyError names the option and what it must be."""
+    entry = find_policy(name)
+    known = {option.name: option for option in entry.options}
+    for key in given:
+        if key not in known:
+            options = f"its options are {', '.join(known)}" if known else "it takes no options"
+            raise PolicyError(f"{name}: unknown option {key!r}: {_nearest(key, list(known))}{options}")
+    values = {key: option.default for key, option in known.items()}
+    for key, text in given.items():
+        option = known[key]
+        try:
+            value = option.read(text)
+        except ValueError:
+            value = None
+        if value is None or not option.check(value):
+            raise PolicyError(f"{name}: {key}={text} must be {option.must or 'a number'}")
+        values[key] = value
+    return values
+
+
+def canonical_policy(name: str, given: Mapping[str, str]) -> str:
+    """The policy as one string: options in alphabetical order, defaults left out, aliases resolved (v0 = eb:k=1)."""
+    entry = find_policy(name)
+    values = read_options(name, given)
+    defaults = {option.name: option.default for option in entry.options}
+    changed = [f"{key}={values[key]}" for key in sorted(values) if values[key] != defaults[key]]
+    text = f"{entry.name}:{','.join(changed)}" if changed else entry.name
+    return "v0" if text == "eb:k=1" else text
+
+
+def make_policy(name: str, given: Mapping[str, str], slots: int, costs: StepCosts | None) -> Policy:
+    """A fresh policy for one run on N = `slots`; PolicyError where an option does not fit."""
+    return find_policy(name).make(read_options(name, given), Setting(slots, costs))

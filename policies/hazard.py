@@ -1,0 +1,176 @@
+"""What the output lengths look like, from what has been seen: completions and the requests still running.
+
+A window of completed requests alone is censored: at first only short ones are in it. Counting the tokens
+that running requests have already survived (their exposure) takes the bias away.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul, neg
+
+BINS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class HazardLine:
+    """A line p0 + η·t through the hazard of the output length (1/token and 1/token²)."""
+
+    p0: float
+    eta: float
+
+
+class ExposureEstimator:
+    """Estimates the hazard of the output length over the last `window` completions, requests in flight included.
+
+    `p_bar` is completions ÷ output tokens produced, O(1) a step; `line` fits p0 + η·t on request.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_leads",
+        "_marks",
+        "_outputs",
+        "_prompts",
+        "_prompts_sum",
+        "_start",
+        "_tokens",
+        "completions",
+        "window",
+    )
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self.completions = 0
+        self._tokens = 0
+        self._clock = 0  # decode steps so far: every decoding request ages by one a tick
+        self._start = (0, 0)  # tokens and clock when the window began
+        self._outputs: deque[int] = deque()  # of the completed requests in the window: their output tokens,
+        self._marks: deque[tuple[int, int]] = deque()  # the count of tokens and the clock when they completed,
+        self._leads: deque[int] = deque()  # and output tokens less that clock: their age when it stood at 0
+        self._prompts: deque[int] = deque(maxlen=window)
+        self._prompts_sum = 0
+
+    def on_steps(self, steps: int, decodes: int, first_tokens: int) -> None:
+        """`steps` steps ran with `decodes` requests decoding in each; `first_tokens` came out of prefills."""
+        self._tokens += steps * decodes + first_tokens
+        if decodes:
+            self._clock += steps
+
+    def on_admit(self, prompt_tokens: int) -> None:
+        """A request was admitted for the first time."""
+        if len(self._prompts) == self.window:
+            self._prompts_sum -= self._prompts[0]
+        self._prompts.append(prompt_tokens)
+        self._prompts_sum += prompt_tokens
+
+    def on_finish(self, output_tokens: int) -> None:
+        """A request completed; its last token has been counted by `on_steps`."""
+        self.completions += 1
+        self._outputs.append(output_tokens)
+        self._marks.append((self._tokens, self._clock))
+        self._leads.append(output_tokens - self._clock)
+        if len(self._outputs) > self.window:
+            self._outputs.popleft()
+            self._leads.popleft()
+            self._start = self._marks.popleft()
+
+    @property
+    def p_bar(self) -> float:
+        """p̄, 1/token: completions ÷ output tokens produced in the window; 0 before the first completion."""
+        completed = len(self._outputs)
+        if not completed:
+            return 0.0
+        # The completions of one step can fill the whole window and leave no token between its ends.
+        return completed / max(self._tokens - self._start[0], completed)
+
+    @property
+    def mu_l(self) -> float:
+        """Mean prompt of the last admissions, tokens; 0 before the first."""
+        return self._prompts_sum / len(self._prompts) if self._prompts else 0.0
+
+    def line(self, ages: Sequence[int]) -> HazardLine:
+        """The line through the Nelson–Aalen increments of the window, weighted by exposure.
+
+        `ages` are the output tokens so far of the requests in flight, descending. Ages fall into 32 bins of
+        equal exposure up to the 95th percentile of the completed lengths. A request that was already
+        running when the window began is at risk only from the age that it had then. p0 is
+        kept at p̄/4 or above; η ≤ 0 counts as 0.
+        """
+        p_bar = self.p_bar
+        start = self._start[1]
+        lived = self._clock - start
+        outputs = sorted(self._outputs)
+        exits = sorted([*outputs, *reversed(ages)])
+        older = bisect_left(ages, -lived, key=neg)
+        entries = sorted(
+            [lead + start for lead in self._leads if lead > -start] + [age - lived for age in ages[:older]]
+        )
+        exit_sums = [0, *accumulate(exits)]
+        entry_sums = [0, *accumulate(entries)]
+        at_risk = len(exits) - len(entries)
+
+        def exposure(age: int) -> int:
+            """Tokens produced at ages 1…age in the window."""
+            i = bisect_right(exits, age)
+            j = bisect_right(entries, age)
+            return exit_sums[i] - entry_sums[j] + age * (at_risk - i + j)
+
+        oldest = outputs[(95 * len(outputs) + 99) // 100 - 1]
+        edges = _equal_exposure(exposure, oldest)
+        weights: list[int] = []
+        hazards: list[float] = []
+        middles: list[float] = []
+        low, low_exposure, low_events = 0, 0, 0
+        for high in edges:
+            high_exposure = exposure(high)
+            weight = high_exposure - low_exposure
+            if weight <= 0:
+                continue
+            events = bisect_right(outputs, high)
+            weights.append(weight)
+            hazards.append((events - low_events) / weight)
+            middles.append((low + 1 + high) / 2)
+            low, low_exposure, low_events = high, high_exposure, events
+        weight_sum = sum(weights)
+        if not weight_sum:
+            return HazardLine(p_bar, 0.0)
+        mean_age = sum(map(mul, middles, weights)) / weight_sum
+        mean_hazard = sum(map(mul, hazards, weights)) / weight_sum
+        spread = covariance = 0.0
+        for weight, hazard, middle in zip(weights, hazards, middles, strict=True):
+            offset = middle - mean_age
+            spread += weight * offset * offset
+            covariance += weight * offset * (hazard - mean_hazard)
+        eta = covariance / spread if spread > 0 else 0.0
+        if eta <= 0:
+            return HazardLine(max(mean_hazard, p_bar / 4), 0.0)
+        return HazardLine(max(mean_hazard - eta * mean_age, p_bar / 4), eta)
+
+
+def _equal_exposure(exposure: Callable[[int], int], oldest: int) -> list[int]:
+    """Upper edges of up to BINS bins of ages 1…oldest with about equal exposure, ascending, the last one `oldest`.
+
+    Exposure over age is smooth, so its inverse is read off a straight line between BINS even points; what a
+    bin then really holds is counted exactly by the caller.
+    """
+    ages = sorted({oldest * i // BINS for i in range(1, BINS + 1)} - {0})
+    curve = [exposure(age) for age in ages]
+    edges: list[int] = []
+    i, low_age, low = 0, 0, 0
+    for bin_ in range(1, BINS):
+        target = curve[-1] * bin_ / BINS
+        while curve[i] < target:
+            low_age, low = ages[i], curve[i]
+            i += 1
+        share = (target - low) / (curve[i] - low) if curve[i] > low else 0.0
+        edge = low_age + round((ages[i] - low_age) * share)
+        if edge > (edges[-1] if edges else 0):
+            edges.append(edge)
+    if not edges or edges[-1] < oldest:
+        edges.append(oldest)
+    return edges

@@ -1,0 +1,30 @@
+"""v1: mixed batching, where prefill chunks and decodes share each step."""
+
+from __future__ import annotations
+
+from policies.core import MIXED, PolicyState, StepPlan, View
+
+_STATE = PolicyState(mode="MB")
+
+
+class Mixed:
+    """First come, first served with chunked prefill: the engine's own rule."""
+
+    __slots__ = ()
+
+    def plan(self, view: View) -> StepPlan:
+        """Always mixed, admission up to the engine's own limits."""
+        return MIXED
+
+    def on_steps(self, steps: int, decodes: int, running: int, first_tokens: int) -> None:
+        """Nothing to learn."""
+
+    def on_admit(self, prompt_tokens: int) -> None:
+        """Nothing to learn."""
+
+    def on_finish(self, output_tokens: int) -> None:
+        """Nothing to learn."""
+
+    def state(self) -> PolicyState:
+        """Mode MB."""
+        return _STATE
