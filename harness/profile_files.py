@@ -1,0 +1,273 @@
+"""Profiles as they lie in TOML files: GPUs, models, and the step-time fits of their pairs, checked on loading."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness.errors import UserError
+from harness.profile_table import Table, nearest, read_toml
+from harness.simulate.roofline import flops_of_beta
+from policies.threshold import StepCosts
+
+FOLDER = Path(__file__).parent / "gpus"
+MODELS = "models"
+ATTENTION = ("fa2", "fa3", "b300")
+ASSUMED_MIXED = "the cost of mixed steps of this pair is assumed, not measured (no published fit)"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Measured step-time constants of one pair, with where they come from.
+
+    `flags` repeat what is known to be odd about the fit; `degraded` says why a run on it is worth less.
+    """
+
+    basis: Literal["calibrated", "published"]
+    costs: StepCosts
+    mixed_form: Literal["fitted", "additive"]
+    sources: Mapping[str, str]
+    flags: tuple[str, ...]
+    degraded: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model's sizes: parameters, layers, heads, tokens and bytes, as its TOML table names them."""
+
+    name: str
+    parameters: int
+    parameters_per_token: float  # without embeddings
+    embedding_parameters: int
+    vocab_size: int
+    hidden_size: int
+    layers: int
+    query_heads: int
+    kv_heads: int
+    head_size: int
+    dtype_bytes: int
+    moe: bool
+    max_model_len: int
+    weights_bytes: int
+    sources: Mapping[str, str]
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Bytes that one token holds in the KV cache: keys and values of every layer."""
+        return 2 * self.layers * self.kv_heads * self.head_size * self.dtype_bytes
+
+    @property
+    def weights_read_bytes(self) -> float:
+        """W, the bytes of weights that a step of a dense model reads: all but the embedding's input table."""
+        return (self.parameters_per_token + self.vocab_size * self.hidden_size) * self.dtype_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU's figures and the fits known on it.
+
+    `flops` is the dense bf16 peak that the roofline uses, FLOP/s: the data sheet's (`dense_bf16_tflops`) or,
+    where no source is sure, the one that a published β_p implies; None where there is neither.
+    """
+
+    name: str
+    label: str
+    aliases: tuple[str, ...]
+    memory_gb: float
+    bandwidth_tb_s: float
+    dense_bf16_tflops: float | None
+    flops: float | None
+    attention: str
+    attention_efficiency: float
+    sources: Mapping[str, str]
+    fits: Mapping[str, Fit]
+    kv_tokens: Mapping[str, int]
+
+
+def gpu_names() -> tuple[str, ...]:
+    """The GPUs that come with the project, sorted."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != MODELS))
+
+
+def model_names() -> tuple[str, ...]:
+    """The models that come with the project, by full id, sorted."""
+    return tuple(sorted(_models()))
+
+
+def load_gpu(name: str) -> Gpu:
+    """A GPU by name or alias (case, spaces and dashes do not count), or from a file that ends in .toml."""
+    if name.endswith(".toml"):
+        return _gpu_file(Path(name))
+    names = gpu_names()
+    if (key := _plain(name)) in names:
+        return known_gpu(key)
+    for known in names:
+        if key in map(_plain, known_gpu(known).aliases):
+            return known_gpu(known)
+    raise UserError(
+        f"no GPU named {name!r}{nearest(key, names)} Use one of {', '.join(names)} or a profile file (.toml)"
+    )
+
+
+def load_model(name: str) -> Model:
+    """A model by its full id (`Qwen/Qwen3-8B`) or the last part of it, in any case."""
+    models = _models()
+    for full, model in models.items():
+        if name.lower() in (full.lower(), full.rpartition("/")[2].lower()):
+            return model
+    candidates = (*models, *(full.rpartition("/")[2] for full in models))
+    raise UserError(f"no model named {name!r}{nearest(name, candidates)} Use one of {', '.join(models)}")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower()).removeprefix("nvidia").removeprefix("geforce")
+
+
+@functools.cache
+def _models() -> dict[str, Model]:
+    path = FOLDER / f"{MODELS}.toml"
+    root = Table(path.name, read_toml(path))
+    return {name: _model(name, root.table(name)) for name in root.values}
+
+
+def _model(name: str, table: Table) -> Model:
+    counts = {
+        key: table.positive(key, int)
+        for key in (
+            "parameters",
+            "embedding_parameters",
+            "vocab_size",
+            "hidden_size",
+            "layers",
+            "query_heads",
+            "kv_heads",
+            "head_size",
+            "dtype_bytes",
+            "max_model_len",
+            "weights_bytes",
+        )
+    }
+    model = Model(
+        name=name,
+        parameters_per_token=table.positive("parameters_per_token", float),
+        moe=table.figure("moe", bool),
+        sources=table.sources,
+        **counts,
+    )
+    table.finish()
+    return model
+
+
+@functools.cache
+def known_gpu(name: str) -> Gpu:
+    """The GPU that comes with the project under this file name, checked, read once."""
+    return _gpu_file(FOLDER / f"{name}.toml")
+
+
+def _gpu_file(path: Path) -> Gpu:
+    """The GPU of a profile file, checked; errors name the file as the user wrote it, or by its name alone."""
+    root = Table(path.name if path.parent == FOLDER else str(path), read_toml(path))
+    attention = root.figure("attention", str)
+    if attention not in ATTENTION:
+        raise UserError(f"{root.where('attention')} is {attention!r}: use one of {', '.join(ATTENTION)}")
+    fits: dict[str, Fit] = {}
+    kv_tokens: dict[str, int] = {}
+    if root.has("pairs"):
+        pairs = root.table("pairs")
+        for model in pairs.values:
+            pair = pairs.table(model)
+            if pair.has("kv_tokens"):
+                kv_tokens[model] = pair.positive("kv_tokens", int)
+            if pair.has("steps") or pair.has("mixed"):
+                fits[model] = _fit(pair)
+            pair.finish()
+    tflops, flops = _peak(root, fits)
+    gpu = Gpu(
+        name=path.stem,
+        label=root.get("label", str),
+        aliases=root.strings("aliases"),
+        memory_gb=root.positive("memory_gb", float),
+        bandwidth_tb_s=root.positive("bandwidth_tb_s", float),
+        dense_bf16_tflops=tflops,
+        flops=flops,
+        attention=attention,
+        attention_efficiency=root.positive("attention_efficiency", float),
+        sources=root.sources,
+        fits=fits,
+        kv_tokens=kv_tokens,
+    )
+    root.finish()
+    return gpu
+
+
+def _peak(root: Table, fits: Mapping[str, Fit]) -> tuple[float | None, float | None]:
+    """The dense bf16 peak as the data sheet has it (TFLOPS) and as the roofline uses it (FLOP/s)."""
+    key = "dense_bf16_tflops"
+    if not (root.has(key) and isinstance(root.values[key], dict) and "none" in root.values[key]):
+        value = root.positive(key, float)
+        return value, value * 1e12
+    table = root.table(key)
+    root.sources[key] = f"none: {table.get('none', str)}"
+    flops = None
+    if table.has("inferred_from"):
+        model = load_model(table.get("inferred_from", str))
+        if model.moe or model.name not in fits:
+            raise UserError(
+                f"{table.where('inferred_from')} is {model.name}: name a dense model with steps in this file"
+            )
+        flops = flops_of_beta(fits[model.name].costs.beta_p_s, model.parameters_per_token)
+        root.sources[key] += f"; F inferred from the β_p of {model.name}"
+    table.finish()
+    return None, flops
+
+
+def _fit(pair: Table) -> Fit:
+    steps, mixed = pair.table("steps"), pair.table("mixed")
+    basis, form = steps.get("basis", str), mixed.get("form", str)
+    if basis not in ("published", "calibrated"):
+        raise UserError(f"{steps.where('basis')} is {basis!r}: use published or calibrated")
+    if form not in ("fitted", "additive"):
+        raise UserError(f"{mixed.where('form')} is {form!r}: use fitted or additive")
+    alpha_p, alpha_d = steps.get("alpha_p_s", float), steps.get("alpha_d_s", float)
+    beta_p, beta_d = (steps.get(key, float) for key in ("beta_p_s_per_token", "beta_d_s_per_request"))
+    if alpha_d == 0:
+        raise UserError(f"{steps.where('alpha_d_s')} is 0: α_d = 0 would make θ0 = 1: recalibrate")
+    for key, value in (
+        ("beta_p_s_per_token", beta_p),
+        ("alpha_d_s", alpha_d),
+        ("beta_d_s_per_request", beta_d),
+    ):
+        if value <= 0:
+            raise UserError(f"{steps.where(key)} is {value:g}: it must be above 0: recalibrate")
+    if alpha_p < 0:
+        raise UserError(f"{steps.where('alpha_p_s')} is {alpha_p:g}: it must not be negative: recalibrate")
+    if form == "additive":
+        alpha_mb, a, b, c = max(alpha_p, alpha_d), beta_p, beta_d - beta_p, 0.0
+        degraded = [ASSUMED_MIXED]
+    else:
+        # The publication does not fit α_MB: it defaults to α_p there.
+        alpha_mb = mixed.get("alpha_mb_s", float) if mixed.has("alpha_mb_s") else alpha_p
+        a, b, c = (mixed.get(f"{letter}_s_per_token", float) for letter in "abc")
+        degraded = []
+    costs = StepCosts(alpha_p, beta_p, alpha_d, beta_d, alpha_mb, a, b, c)
+    # A parabola is lowest at an end of [0, 1] or at its vertex.
+    vertex = min(1.0, max(0.0, -b / (2 * c))) if c else 0.0
+    if alpha_mb < 0 or min(map(costs.beta_mb, (0.0, 1.0, vertex))) <= 0:
+        raise UserError(f"{mixed.where('a_s_per_token')}: β_MB(r) must be above 0 for r in [0, 1]: recalibrate")
+    if mixed.has("degraded"):
+        degraded.append(mixed.get("degraded", str))
+    fit = Fit(
+        basis="published" if basis == "published" else "calibrated",
+        costs=costs,
+        mixed_form="fitted" if form == "fitted" else "additive",
+        sources={"steps": steps.get("source", str), "mixed": mixed.get("source", str)},
+        flags=steps.strings("flags") + mixed.strings("flags"),
+        degraded=tuple(degraded),
+    )
+    steps.finish()
+    mixed.finish()
+    return fit
