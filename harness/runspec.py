@@ -18,7 +18,8 @@ class RunSpec:
     `policy` and `workload` are canonical spec strings (`eb:k=32`); `arrival` is the canonical arrival
     string (`closed:concurrency=2048`, `poisson:rate=20.0`). `slots` and `token_budget` are N and B;
     `kv_tokens` is C, None where the profile decides. `repeat` counts from 0 and `seed` is already the
-    repeat's own (first seed + repeat). `slo` maps a latency metric to its limit in seconds.
+    repeat's own (first seed + repeat). `max_duration_s` ends sending. `slo` maps a latency
+    metric to its limit in seconds.
     """
 
     gpu: str
@@ -37,6 +38,7 @@ class RunSpec:
     max_model_len: int = 40960
     watermark: float = 0.0
     cost_model: str = "auto"
+    max_duration_s: float | None = None
     slo: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

@@ -80,7 +80,13 @@ class BatchLoop:
     """One engine replaying one stream under one policy; the policy looks at it as its View."""
 
     def __init__(
-        self, stream: Stream, policy: Policy, cost: CostModel, limits: EngineLimits, leap: bool = True
+        self,
+        stream: Stream,
+        policy: Policy,
+        cost: CostModel,
+        limits: EngineLimits,
+        leap: bool = True,
+        max_duration_s: float | None = None,
     ) -> None:
         self.slots = limits.slots
         self.token_budget = limits.token_budget
@@ -101,6 +107,7 @@ class BatchLoop:
         self._due: list[int] = [0] * n if stream.due_ns is None else stream.due_ns.tolist()
         self._concurrency = stream.concurrency or 0
         self._next = 0  # the next request of the stream to arrive
+        self._last_send = NEVER if max_duration_s is None else round(max_duration_s * 1e9)
         self._first: list[int] = [-1] * n
         self._birth: list[int] = [0] * n  # clock at which a decoding request would have had no token yet
         self._queue: deque[int] = deque()
@@ -130,6 +137,11 @@ class BatchLoop:
         self.finished = 0
         self.step_count = 0
 
+    @property
+    def sent(self) -> int:
+        """Requests of the stream that have arrived."""
+        return self._next
+
     # What a policy may read besides the counts.
 
     def waiting_tokens(self) -> Iterator[int]:
@@ -145,11 +157,10 @@ class BatchLoop:
 
     # The loop.
 
-    def run(self, sink: Callable[[Chunk], bool], every: int = 4096, until_ns: int = NEVER) -> bool:
+    def run(self, sink: Callable[[Chunk], bool], every: int = 4096) -> bool:
         """Replays the stream; hands rows to `sink` about every `every` steps.
 
-        Returns True when every request has ended, False when `sink` said stop (it returned False) or virtual
-        time passed `until_ns`.
+        Returns True when every request sent has ended, False when `sink` said stop (it returned False).
         """
         flushed = 0
         changed = True
@@ -159,13 +170,11 @@ class BatchLoop:
             if self._arrive():
                 changed = True
             if not self._running and not self._queue:
-                if self._next == self._n:
+                # A closed loop that sends nothing with nothing in flight has come to its last time to send.
+                if self._next == self._n or self._closed or self._due[self._next] > self._last_send:
                     break
                 self._now = max(self._now, self._due[self._next])
                 continue
-            if self._now > until_ns:
-                sink(self.drain())
-                return False
             if changed:
                 plan = policy.plan(self)
                 state = policy.state()
@@ -173,7 +182,7 @@ class BatchLoop:
                     self._state = state
                     self._state_id = len(self._states)
                     self._states.append(state)
-            changed = False if self._leap_ahead(plan, until_ns) else self._step(plan)
+            changed = False if self._leap_ahead(plan) else self._step(plan)
             if self.step_count - flushed >= every:
                 flushed = self.step_count
                 if not sink(self.drain()):
@@ -195,10 +204,10 @@ class BatchLoop:
         while self._next < self._n:
             request = self._next
             if self._closed:
-                if len(self._queue) + len(self._running) >= self._concurrency:
+                if len(self._queue) + len(self._running) >= self._concurrency or self._now > self._last_send:
                     break
                 self._due[request] = self._now
-            elif self._due[request] > self._now:
+            elif self._due[request] > min(self._now, self._last_send):
                 break
             self._next += 1
             if self._prompt[request] + self._output[request] > self._longest:
@@ -460,7 +469,7 @@ class BatchLoop:
         times.append(entry[0])
         times.extend(self._clock_ends[entry[1] + 1 : self._clock + 1])
 
-    def _leap_ahead(self, plan: StepPlan, until_ns: int) -> bool:
+    def _leap_ahead(self, plan: StepPlan) -> bool:
         """Takes at once the steps in which requests only grow; False where there is none to take.
 
         They are the steps before the next completion, block shortage or arrival, with nothing to admit.
@@ -485,8 +494,7 @@ class BatchLoop:
         durations = np.rint(seconds * 1e9).astype(np.int64)
         ends = self._now + durations.cumsum()
         due = self._due[self._next] if not self._closed and self._next < self._n else NEVER
-        stop = min(due, until_ns + 1)
-        steps = min(steps, int(np.searchsorted(ends, stop, side="left")) + 1)
+        steps = min(steps, int(np.searchsorted(ends, due, side="left")) + 1)
         ends, durations, ahead, blocks = ends[:steps], durations[:steps], ahead[:steps], blocks[:steps]
         rows = np.zeros((steps, len(STEP_FIELDS)), dtype=np.int64)
         births, shifts = self._births, self._shifts

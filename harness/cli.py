@@ -1,0 +1,276 @@
+"""The command line: each command reads its options and calls one function."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness import __version__
+from harness.errors import USER_ERRORS, RunFailed
+
+if TYPE_CHECKING:
+    from harness.runs import Run
+
+EXIT_NOT_MET, EXIT_USER, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
+CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
+LEVELS = click.Choice(["VALID", "DEGRADED"])
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+
+
+class NotMet(Exception):
+    """A condition that the user set for success was not met; exit code 1."""
+
+
+class Interrupted(Exception):
+    """The user stopped a run; what it had is kept; exit code 130."""
+
+
+@click.group(context_settings=CONTEXT)
+@click.version_option(__version__, prog_name="bench")
+def bench() -> None:
+    """Does scheduler policy A really beat policy B, on this GPU, for this traffic, and by how much?"""
+
+
+@bench.command()
+@click.option("--gpu", "gpus", multiple=True, metavar="G[,G…]", help="GPU profile; `bench gpus` lists them.")
+@click.option("--policy", "policies", multiple=True, metavar="P[,P…]", help="`bench policies` lists them.")
+@click.option("--workload", "workloads", multiple=True, metavar="W", help="`bench workloads` lists them.")
+@click.option("--model", default="Qwen/Qwen3-8B", help="The model served.")
+@click.option("--engine", default="auto", metavar="ENGINE", help="auto or simulated; others are not built yet.")
+@click.option("--concurrency", type=click.IntRange(1), help="Closed loop: requests in flight.  [default: 2048]")
+@click.option("--rate", type=float, help="Open loop: requests per second.")
+@click.option("--arrival", metavar="A", help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…")
+@click.option("--requests", type=click.IntRange(1), help="Requests a run.  [default: 4000, or all of a shorter file]")
+@click.option("--slots", type=click.IntRange(1), default=1024, help="N, the most requests that run at once.")
+@click.option("--token-budget", type=click.IntRange(1), default=14336, help="B, the most tokens a step.")
+@click.option("--kv-tokens", type=click.IntRange(1), help="KV-cache capacity.  [default: from the profile]")
+@click.option("--max-model-len", type=click.IntRange(2), default=40960, help="Longest prompt plus output, tokens.")
+@click.option("--watermark", type=click.FloatRange(0, 0.5), default=0.0, help="Share of KV kept free at admission.")
+@click.option("--cost-model", default="auto", metavar="MODEL", help="auto, linear or roofline.")
+@click.option("--repeat", type=click.IntRange(1), default=1, help="Repeats, each with the next seed.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the first repeat.")
+@click.option("--slo", metavar="METRIC=S,…", help="Limits for goodput, such as ttft_s=1,tpot_s=0.05.")
+@click.option("--max-duration", type=click.FloatRange(0, min_open=True), help="Seconds after which nothing is sent.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
+@click.option("--require-verdict", type=LEVELS, help="Exit with 1 where a run's verdict is worse.")
+@JSON
+def run(as_json: bool, out: Path, require_verdict: str | None, **options: Any) -> None:
+    """Replay a workload under one or more policies, paired and interleaved, and say which is better."""
+    from harness.session import RunSession, asked_of
+
+    session = RunSession(asked_of(options), out, quiet=as_json)
+    runs = session.go()
+    if as_json:
+        _print_json(runs)
+    else:
+        session.report(runs)
+    if session.interrupted:
+        raise Interrupted
+    _require(runs, require_verdict)
+
+
+@bench.command()
+@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--allow", default="", metavar="NAME,…", help="What may differ besides the policy: model,gpu,trace,…")
+@click.option("--fail-on", "conditions", multiple=True, metavar="COND", help="Exit 1 on this: output_throughput<-5%.")
+@click.option("--percentiles", is_flag=True, help="Show p50, p90 and p95 as well.")
+@JSON
+def compare(dirs: tuple[Path, ...], allow: str, conditions: tuple[str, ...], percentiles: bool, as_json: bool) -> None:
+    """Compare run directories: the first arm is A, each other arm B.
+
+    A directory may be one run or hold several; the repeats of one policy make an arm.
+    """
+    import orjson
+
+    from harness.comparable import arms
+    from harness.compare import compare_runs
+    from harness.document import compare_table
+    from harness.errors import UserError
+    from harness.fail_on import parse_fail_on
+    from harness.runs import find_runs, load_run
+
+    tests = [parse_fail_on(text) for text in conditions]
+    paths = [path for given in dirs for path in (find_runs(given) if (given).is_dir() else [given]) or [given]]
+    first, *others = arms([load_run(path) for path in dict.fromkeys(paths)])
+    if not others:
+        raise UserError(
+            f"{', '.join(map(str, dirs))}: only one arm ({first[0].spec.policy}): name runs of two policies to compare"
+        )
+    allowed = frozenset(name.strip() for name in allow.split(",") if name.strip())
+    comparisons = [compare_runs(first, other, allowed) for other in others]
+    if as_json:
+        documents = [comparison.to_dict() for comparison in comparisons]
+        # Two arms are the usual case and make one document; more make a list of them.
+        click.echo(orjson.dumps(documents[0] if len(documents) == 1 else {"comparisons": documents}))
+    else:
+        console = _console()
+        for comparison in comparisons:
+            console.print(compare_table(comparison, percentiles))
+    failures = [failure for test in tests for comparison in comparisons if (failure := test.failure(comparison))]
+    if failures:
+        raise NotMet("\n".join(failures))
+
+
+@bench.command()
+@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--require-verdict", type=LEVELS, help="Exit with 1 where a run's verdict is worse.")
+@JSON
+def show(dirs: tuple[Path, ...], require_verdict: str | None, as_json: bool) -> None:
+    """Show runs: what they were, how far to trust them, and every metric."""
+    from harness.document import show_table
+    from harness.runs import find_runs, load_run
+
+    paths = [path for given in dirs for path in (find_runs(given) if given.is_dir() else [given]) or [given]]
+    runs = [load_run(path) for path in paths]
+    if as_json:
+        _print_json(runs)
+    else:
+        console = _console()
+        for one in runs:
+            console.print(show_table(one))
+    _require(runs, require_verdict)
+
+
+@bench.command(name="list")
+@click.argument("directory", type=click.Path(path_type=Path), default=Path("runs"))
+@JSON
+def list_runs(directory: Path, as_json: bool) -> None:
+    """List the runs in a directory, and those that did not finish."""
+    from harness.document import list_table
+    from harness.runs import find_partials, find_runs, load_run
+
+    runs = [load_run(path) for path in find_runs(directory)]
+    if as_json:
+        _print_json(runs)
+        return
+    _console().print(list_table(runs) if runs else f"{directory}: no runs yet")
+    for partial in find_partials(directory):
+        click.echo(f"not finished: {partial} (`bench recover` makes it readable)", err=True)
+
+
+@bench.command()
+@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+def recover(dirs: tuple[Path, ...]) -> None:
+    """Finish what an interrupted or killed run left behind: tables, summary and verdict from what it recorded."""
+    from harness.runs import load_run
+    from harness.store import recover as recover_run
+
+    for given in dirs:
+        path, changed = recover_run(given)
+        found = load_run(path)
+        what = "recovered" if changed else "nothing to recover, the tables are whole"
+        click.echo(f"{path}: {found.status}, {found.manifest['counts']['requests']} requests recorded; {what}")
+
+
+@bench.group()
+def trace() -> None:
+    """Look at workloads without running them."""
+
+
+@trace.command()
+@click.argument("workload")
+@click.option("--model", default="Qwen/Qwen3-8B", help="The model whose tokenizer counts, where one is needed.")
+@JSON
+def info(workload: str, model: str, as_json: bool) -> None:
+    """Rows, lengths, times and source of a workload."""
+    import orjson
+
+    from harness.trace_info import info_table, trace_info
+    from workloads.catalog import load_workload
+    from workloads.options import split
+
+    name, given = split(workload)
+    document = trace_info(load_workload(name, given, requests=None, seed=0, model=model))
+    if as_json:
+        click.echo(orjson.dumps(document))
+    else:
+        _console().print(info_table(document))
+
+
+@bench.command(name="policies")
+@JSON
+def list_policies(as_json: bool) -> None:
+    """List the policies with their options and where they come from."""
+    from harness.catalogs import policies_document
+    from policies.catalog import POLICIES
+
+    _print_catalog(policies_document(POLICIES), "policies", as_json)
+
+
+@bench.command(name="workloads")
+@JSON
+def list_workloads(as_json: bool) -> None:
+    """List the workloads with their options and where they come from."""
+    from harness.catalogs import workloads_document
+    from workloads.catalog import CATALOG
+
+    _print_catalog(workloads_document(CATALOG), "workloads", as_json)
+
+
+@bench.command(name="gpus")
+@JSON
+def list_gpus(as_json: bool) -> None:
+    """List the GPU and model pairs, and how the cost of their steps is known."""
+    from harness.catalogs import pairs_document
+
+    _print_catalog(pairs_document(), "pairs", as_json)
+
+
+def _print_json(runs: list[Run]) -> None:
+    import orjson
+
+    from harness.document import runs_document
+
+    click.echo(orjson.dumps(runs_document(runs)))
+
+
+def _print_catalog(entries: list[dict[str, Any]], name: str, as_json: bool) -> None:
+    import orjson
+
+    from harness.catalogs import catalog_table
+
+    if as_json:
+        click.echo(orjson.dumps({name: entries}))
+    else:
+        _console().print(catalog_table(entries))
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def _require(runs: list[Run], level: str | None) -> None:
+    from harness.measure.verdict import LEVELS as ORDER
+
+    if level is None:
+        return
+    worse = [one for one in runs if ORDER.index(one.level) > ORDER.index(level)]
+    if worse:
+        raise NotMet("\n".join(f"{one.path}: {one.level}, not {level}" for one in worse))
+
+
+def main() -> None:
+    """Runs the command line and exits with the contract's codes: 0, 1, 2, 3 or 130."""
+    try:
+        bench(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(EXIT_INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_USER)
+    except (KeyboardInterrupt, Interrupted):
+        sys.exit(EXIT_INTERRUPTED)
+    except NotMet as error:
+        click.echo(str(error), err=True)
+        sys.exit(EXIT_NOT_MET)
+    except USER_ERRORS as error:
+        click.echo(f"bench: {error}", err=True)
+        sys.exit(EXIT_USER)
+    except RunFailed as error:
+        click.echo(f"bench: {error}", err=True)
+        sys.exit(EXIT_FAILED)

@@ -1,0 +1,157 @@
+"""Whether two arms may be compared: what differs, which repeats meet, what forbids a ranking."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.errors import UserError
+from harness.measure.columns import Requests, integers
+from harness.measure.measured import VIRTUAL_ENGINES
+from harness.runs import Run
+from harness.runspec import RunSpec
+
+# What tells the repeats of an arm apart.
+_REPEAT = frozenset({"seed", "repeat", "stream_digest", "trace_digest"})
+
+# Provenance that must be equal across arms, and what brings a difference in it along once allowed to differ.
+_SAME = {
+    "stream_digest": ("trace", "workload", "model", "requests", "arrival", "seed"),
+    "trace_digest": ("trace", "workload", "model", "requests", "seed"),
+    "cost_model": ("cost_model", "gpu", "model", "engine", "kind"),
+    "engine_version": ("engine_version", "engine", "kind"),
+    "async_scheduling": ("async_scheduling", "engine", "kind"),
+}
+
+# An engine and the kind of its numbers go together: allowing one is enough.
+_TOGETHER = {"kind": ("engine", "kind"), "engine": ("engine", "kind")}
+
+MAY_ALLOW = frozenset({field.name for field in dataclasses.fields(RunSpec)} | set(_SAME) | {"kind", "trace"})
+
+
+def arms(runs: Sequence[Run]) -> list[list[Run]]:
+    """Group runs into arms (equal in all but repeat and seed), in the order of their first run."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        decides = {name: value for name, value in run.spec.to_dict().items() if name not in _REPEAT}
+        groups.setdefault(f"{run.kind} {decides}", []).append(run)
+    return list(groups.values())
+
+
+def pair_repeats(a: Sequence[Run], b: Sequence[Run], allow: Collection[str]) -> list[tuple[Run, Run]]:
+    """The repeats of both arms, matched by number and seed.
+
+    UserError where an arm's runs are no repeats of each other, or the arms' repeats do not match.
+    """
+    if not a or not b:
+        raise UserError("compare needs two arms: name a run directory for each")
+    for arm in (a, b):
+        _check_arm(arm)
+    left, right = (sorted(arm, key=lambda run: (run.spec.repeat, run.spec.seed, run.path.name)) for arm in (a, b))
+    if len(left) == len(right) == 1:
+        return [(left[0], right[0])]
+    seeds = "seed" in allow
+    numbers = [[run.spec.repeat if seeds else (run.spec.repeat, run.spec.seed) for run in arm] for arm in (left, right)]
+    if numbers[0] != numbers[1]:
+        raise UserError(
+            f"the repeats do not match: (repeat, seed) are {numbers[0]} in A and {numbers[1]} in B: "
+            "run both policies in one `bench run`"
+        )
+    return list(zip(left, right, strict=True))
+
+
+def _check_arm(arm: Sequence[Run]) -> None:
+    first = arm[0]
+    for run in arm[1:]:
+        other = differences(first, run).keys() - _REPEAT
+        if other:
+            raise UserError(
+                f"{run.path}: differs in {', '.join(sorted(other))} from {first.path}: not a repeat of it, "
+                "so not one arm with it"
+            )
+    seeds = sorted(run.spec.seed for run in arm)
+    if first.spec.engine in VIRTUAL_ENGINES and len(set(seeds)) < len(seeds):
+        raise UserError(
+            f"{len(seeds)} runs of {first.spec.policy} have seeds {seeds}: equal seeds are no repeats, since a "
+            "virtual run repeats itself exactly: make repeats with `bench run --repeat`"
+        )
+
+
+def differences(a: Run, b: Run) -> dict[str, tuple[Any, Any]]:
+    """What differs between two runs: kind, fields of the spec, provenance that must agree."""
+    left, right = ({"kind": run.kind} | run.spec.to_dict() for run in (a, b))
+    found = {name: (left[name], right[name]) for name in left if left[name] != right[name]}
+    # The number of the repeat tells repeats apart and decides nothing: the seed does.
+    found.pop("repeat", None)
+    for name in _SAME:
+        values = tuple(run.manifest.get("provenance", {}).get(name) for run in (a, b))
+        # What one of them does not say cannot be held against it.
+        if None not in values and values[0] != values[1]:
+            found.setdefault(name, values)
+    return found
+
+
+def allowed(name: str, allow: Collection[str]) -> bool:
+    """Whether `--allow` lets a difference in `name` pass, by itself or by what brings it along."""
+    return any(one in allow for one in (name, *_SAME.get(name, ()), *_TOGETHER.get(name, ())))
+
+
+def refuse_differences(pairs: Sequence[tuple[Run, Run]], allow: Collection[str]) -> None:
+    """Raise UserError where a pair differs in anything but the policy that is not allowed to differ."""
+    unknown = sorted(set(allow) - MAY_ALLOW)
+    if unknown:
+        raise UserError(f"--allow {','.join(unknown)}: not known; one of {', '.join(sorted(MAY_ALLOW))}")
+    for pair in pairs:
+        found = differences(*pair)
+        refused = [name for name in found if name != "policy" and not allowed(name, allow)]
+        if refused:
+            listed = "; ".join(f"{name}: {found[name][0]} | {found[name][1]}" for name in refused)
+            raise UserError(
+                f"not comparable, A and B differ in more than the policy: {listed} "
+                f"(to compare them all the same: --allow {','.join(refused)})"
+            )
+
+
+def refusal(runs: Sequence[Run]) -> tuple[str, str] | None:
+    """Why these runs are shown and not ranked: the word that stands for it, and the reason; None if they are."""
+    for run in runs:
+        if run.level == "INVALID":
+            reasons = run.manifest.get("verdict", {}).get("reasons") or ["INVALID: no verdict"]
+            return "not compared: INVALID", f"{run.spec.policy} is {reasons[0]}"
+    kinds = sorted({run.kind for run in runs})
+    if len(kinds) > 1:
+        return "not ranked", f"{' against '.join(kinds)} is never ranked"
+    if kinds == ["reported"]:
+        return "not ranked", "reported figures come without tables to compare"
+    return None
+
+
+def stream(table: Any) -> bytes:
+    """What a run was asked for, row by row, as bytes to compare."""
+    requests = Requests.of(table)
+    expected = integers(table.column("expected_output_tokens"))[requests.order]
+    return np.stack((requests.row, requests.prompt_tokens, expected)).tobytes()
+
+
+def dependence(tables: Sequence[Any], virtual: bool) -> tuple[str | None, bool]:
+    """Why the repeats behind these request tables are not independent, if so, and whether they still count as such."""
+    if len(tables) < 2:
+        return None, True
+    if len({stream(table) for table in tables}) < len(tables):
+        if virtual:
+            return "repeats are not independent: some replay the same stream, so only the first pair counts", False
+        return "repeats are not independent: they replay the same stream, and the interval speaks for it alone", True
+    if len({_multiset(table) for table in tables}) < len(tables):
+        return (
+            "repeats are not independent: they replay the same requests in another order, and the interval "
+            "speaks for these requests alone"
+        ), True
+    return None, True
+
+
+def _multiset(table: Any) -> bytes:
+    columns = [integers(table.column(name)) for name in ("prompt_tokens", "expected_output_tokens")]
+    return np.stack(columns)[:, np.lexsort(columns)].tobytes()

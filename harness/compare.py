@@ -1,0 +1,181 @@
+"""Compare two arms: what differs, metric by metric the ratio with its interval, and one word."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.comparable import allowed, dependence, differences, pair_repeats, refusal, refuse_differences, stream
+from harness.errors import UserError
+from harness.measure.estimate import Estimate, Ratio, repeats_ratio, within_run_ratio
+from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, measure
+from harness.measure.metrics import METRICS
+from harness.measure.statistics import CONFIDENCE, PERCENTILES
+from harness.runs import Run, load_run
+
+BETTER, WORSE, NO_DIFFERENCE = "better", "worse", "no difference shown"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One metric in both arms: values, B over A with its 95 % interval and p-value, and the word for B."""
+
+    metric: str
+    unit: str
+    a: float | None
+    b: float | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    word: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row of the JSON document."""
+        keys = ("a", "b", "ratio", "low", "high", "p", "word", "unit")
+        return {key: getattr(self, key) for key in keys}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two arms compared: B relative to A.
+
+    `differences` maps what differs (a field of the spec or of the provenance) to its values in A and B.
+    `refusal` says why no word is given, None where the arms are ranked. `method` says where intervals
+    come from. Percentiles have rows of their own, named `ttft_s.p99`.
+    """
+
+    a: tuple[Run, ...]
+    b: tuple[Run, ...]
+    differences: dict[str, tuple[Any, Any]]
+    notes: tuple[str, ...]
+    method: str
+    refusal: str | None
+    rows: dict[str, Row] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `bench compare`."""
+        return {
+            "a": [str(run.path) for run in self.a],
+            "b": [str(run.path) for run in self.b],
+            "kind": sorted({run.kind for run in self.a + self.b}),
+            "differences": {name: {"a": a, "b": b} for name, (a, b) in self.differences.items()},
+            "notes": list(self.notes),
+            "method": self.method,
+            "ranked": self.refusal is None,
+            "refusal": self.refusal,
+            "metrics": {name: row.to_dict() for name, row in self.rows.items()},
+        }
+
+
+def compare(a_dirs: Sequence[Path], b_dirs: Sequence[Path], allow: Collection[str] = frozenset()) -> Comparison:
+    """Compare B's runs with A's, each arm the repeats of one spec, paired by `repeat` and seed.
+
+    `allow` names what may differ besides the policy: fields of the spec, `trace`, `cost_model`,
+    `engine_version`, `kind`. UserError, differences named, for anything else that differs. INVALID runs and
+    runs of different kinds are shown and never ranked.
+    """
+    return compare_runs([load_run(path) for path in a_dirs], [load_run(path) for path in b_dirs], allow)
+
+
+def compare_runs(a: Sequence[Run], b: Sequence[Run], allow: Collection[str] = frozenset()) -> Comparison:
+    """Compare runs that are loaded already; see `compare`."""
+    pairs = pair_repeats(a, b, allow)
+    refuse_differences(pairs, allow)
+    found = differences(*pairs[0])
+    unranked = refusal([*a, *b])
+    word, reason = unranked or (None, None)
+    if "reported" in {run.kind for run in (*a, *b)}:
+        rows = _reported_rows(pairs[0], "not ranked")
+        return Comparison(tuple(a), tuple(b), found, (), "values as reported", reason, rows)
+
+    tables = [(left.requests(), right.requests()) for left, right in pairs]
+    paired = all(stream(left) == stream(right) for left, right in tables)
+    notes = []
+    if not paired and not unranked:
+        if not allowed("stream_digest", allow):
+            raise UserError(
+                "not comparable, A and B replay different requests (another realised trace): run both policies "
+                "in one `bench run` (to compare them all the same: --allow trace)"
+            )
+        notes.append("the arms replay different requests: the comparison is not paired")
+    note, independent = dependence([left for left, _ in tables], pairs[0][0].spec.engine in VIRTUAL_ENGINES)
+    if note:
+        notes.append(note)
+    if len(pairs) > 1 and independent:
+        method = f"Student's t over {len(pairs)} paired repeats"
+    else:
+        pairs, tables = pairs[:1], tables[:1]
+        method = "one repeat: interval from within the run only (block bootstrap)"
+    measured = [
+        (_measured(left, one), _measured(right, other))
+        for (left, right), (one, other) in zip(pairs, tables, strict=True)
+    ]
+    rows = {}
+    for name in row_names():
+        row = _row(name, measured, paired, word)
+        if row is not None:
+            rows[name] = row
+    return Comparison(tuple(a), tuple(b), found, tuple(notes), method, reason, rows)
+
+
+def _measured(run: Run, requests: Any) -> Measured:
+    return measure(requests, run.steps(), run.spec, is_closed_loop(run.spec))
+
+
+def row_names() -> list[str]:
+    """Every row that a comparison can have: metrics, and the percentiles of distributions."""
+    names = []
+    for metric in METRICS.values():
+        names.append(metric.name)
+        if metric.kind == "distribution":
+            names += [f"{metric.name}.p{percent}" for percent in PERCENTILES]
+    return names
+
+
+def _estimate(name: str, measured: Measured) -> Estimate | None:
+    metric, _, statistic = name.partition(".p")
+    if metric not in measured.samples:
+        return measured.rates.get(metric)
+    sample = measured.samples[metric]
+    return sample.percentile(float(statistic)) if statistic else sample.mean()
+
+
+def _row(name: str, measured: list[tuple[Measured, Measured]], paired: bool, unranked: str | None) -> Row | None:
+    """A metric's row, None where an arm does not have it."""
+    estimates = [(_estimate(name, a), _estimate(name, b)) for a, b in measured]
+    known = [(a, b) for a, b in estimates if a is not None and b is not None]
+    if not known or len(known) < len(estimates):
+        return None
+    values = [(a.value, b.value) for a, b in known]
+    a, b = (math.fsum(one) / len(values) for one in zip(*values, strict=True))
+    ratio = repeats_ratio(values) if len(known) > 1 else within_run_ratio(*known[0], paired)
+    metric = METRICS[name.partition(".")[0]]
+    word = unranked or _word(ratio, metric.better)
+    if ratio is None:
+        point = b / a if a > 0 else None
+        return Row(name, metric.unit, a, b, point, None, None, None, word)
+    return Row(name, metric.unit, a, b, ratio.ratio, ratio.low, ratio.high, ratio.p, word)
+
+
+def _word(ratio: Ratio | None, better: str) -> str:
+    if ratio is None:
+        return "not compared: too few samples"
+    if ratio.p >= 1 - CONFIDENCE or better == "neither":
+        return NO_DIFFERENCE
+    return BETTER if (ratio.ratio > 1) == (better == "higher") else WORSE
+
+
+def _reported_rows(pair: tuple[Run, Run], word: str) -> dict[str, Row]:
+    """Rows of published values: no tables, no intervals, no word."""
+    rows = {}
+    left, right = (run.summary.get("metrics", {}) for run in pair)
+    for name, metric in METRICS.items():
+        key = "value" if metric.kind == "number" else "mean"
+        a, b = (side.get(name, {}).get(key) for side in (left, right))
+        if a is not None and b is not None:
+            rows[name] = Row(name, metric.unit, a, b, b / a if a else None, None, None, None, word)
+    return rows

@@ -1,0 +1,246 @@
+"""What a run and a comparison look like: the JSON document for scripts, tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.comparable import arms
+from harness.measure.metrics import METRICS, Metric
+from harness.runs import Run
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from harness.compare import Comparison, Row
+
+_COUNTS = (
+    "requests",
+    "completed",
+    "failed",
+    "output_tokens",
+    "prompt_tokens",
+    "steps",
+    "mixed_steps",
+    "preemptions",
+)
+
+# What a table shows of a distribution; the others are in the JSON document.
+_SHOWN = ("mean", "p50", "p99")
+
+_WORD_STYLE = {"better": "green", "worse": "red", "VALID": "green", "DEGRADED": "yellow", "INVALID": "red"}
+
+
+def run_document(run: Run) -> dict[str, Any]:
+    """One entry of `{"runs": […]}`: where the run is, what it was, how far to trust it, and its numbers."""
+    manifest, spec = run.manifest, run.spec
+    counts = manifest.get("counts", {})
+    verdict = manifest.get("verdict", {})
+    return {
+        "dir": str(run.path),
+        "digest": manifest["digest"],
+        "gpu": spec.gpu,
+        "model": spec.model,
+        "workload": spec.workload,
+        "policy": spec.policy,
+        "engine": spec.engine,
+        "arrival": spec.arrival,
+        "seed": spec.seed,
+        "repeat": spec.repeat,
+        "kind": run.kind,
+        "twin": is_twin(run),
+        "status": run.status,
+        "reason": manifest.get("reason"),
+        "verdict": {"level": run.level, "reasons": verdict.get("reasons", [])},
+        "counts": {name: counts.get(name) for name in _COUNTS},
+        "window": run.summary.get("window"),
+        "metrics": run.summary.get("metrics", {}),
+        "notes": manifest.get("notes", []),
+    }
+
+
+def runs_document(runs: Sequence[Run]) -> dict[str, Any]:
+    """The JSON document of `bench run`, `bench show` and `bench list`."""
+    return {"runs": [run_document(run) for run in runs]}
+
+
+def is_twin(run: Run) -> bool:
+    """Whether the lengths are a statistical twin of a data set rather than the data."""
+    source = run.manifest.get("provenance", {}).get("trace", {})
+    return isinstance(source, dict) and source.get("kind") == "twin"
+
+
+def list_table(runs: Sequence[Run]) -> RenderableType:
+    """A line a run."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("gpu", "model", "workload", "policy", "r", "kind", "verdict"):
+        table.add_column(name, overflow="fold")
+    table.add_column("tok/s", justify="right", no_wrap=True)
+    for run in runs:
+        rate = run.summary.get("metrics", {}).get("output_throughput", {}).get("value")
+        spec = run.spec
+        table.add_row(
+            *(Text(one) for one in (spec.gpu, spec.model.rpartition("/")[2], spec.workload, spec.policy)),
+            str(spec.repeat),
+            _kind(run),
+            Text(run.level, style=_WORD_STYLE.get(run.level, "")),
+            "-" if rate is None else _number(rate),
+        )
+    return table
+
+
+def show_table(run: Run) -> RenderableType:
+    """One run: what it was, its verdict with the reasons, counts, and every metric with its 95 % interval."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    spec, document = run.spec, run_document(run)
+    head = Text.assemble(
+        (spec.policy, "bold"), f" on {spec.gpu} · {spec.model} · {spec.workload} · {spec.arrival}\n",
+        (_kind(run), "bold"), f" · {run.status} · ", (run.level, _WORD_STYLE.get(run.level, "")),
+    )  # fmt: skip
+    for reason in document["verdict"]["reasons"]:
+        head.append(f"\n  {reason}")
+    for note in document["notes"]:
+        head.append(f"\n  note: {note}")
+    counts = {name: value for name, value in document["counts"].items() if value is not None}
+    tally = Text(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in counts.items()), style="dim")
+
+    numbers = Table(title=f"{_kind(run)} rates", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    latencies = Table(title=f"{_kind(run)} latencies", title_justify="left", box=None, pad_edge=False)
+    latencies.header_style = "bold"
+    for table, columns in (
+        (numbers, ("value", "95 % interval", "unit")),
+        (latencies, (*_SHOWN, "mean's 95 %", "unit")),
+    ):
+        table.add_column("metric", no_wrap=True)
+        for column in columns:
+            table.add_column(column, justify="left" if column == "unit" else "right", no_wrap=True)
+    for name, values in document["metrics"].items():
+        metric = METRICS.get(name)
+        if metric is None:
+            continue
+        scale, unit = _scale(metric, values.get("value") or values.get("mean"))
+        interval = _interval(values.get("low"), values.get("high"), scale)
+        if metric.kind == "number":
+            numbers.add_row(name, _number(values.get("value"), scale), interval, unit)
+        elif values.get("count"):
+            latencies.add_row(name, *(_number(values.get(one), scale) for one in _SHOWN), interval, unit)
+    parts: list[RenderableType] = [head, tally, numbers, latencies]
+    window = document["window"]
+    if window:
+        parts.append(Text(f"steady: {window['start_s']:.2f}–{window['end_s']:.2f} s, {window['rule']}", style="dim"))
+    parts.append(Text(str(run.path), style="dim", overflow="fold"))
+    return Group(*parts)
+
+
+def compare_table(comparison: Comparison, percentiles: bool = False) -> RenderableType:
+    """B against A: differences first, then metric by metric the change in percent, its interval and the word."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    kinds = " and ".join(sorted({_kind(run) for run in comparison.a + comparison.b}))
+    a, b = comparison.a[0].spec.policy, comparison.b[0].spec.policy
+    head = Text.assemble("A ", (a, "bold"), "   B ", (b, "bold"), f"   {kinds}")
+    for name, (left, right) in comparison.differences.items():
+        head.append(f"\n  {name}: {left} | {right}")
+    head.append(f"\n  {comparison.method}")
+    for note in comparison.notes:
+        head.append(f"\n  {note}")
+    if comparison.refusal:
+        head.append(f"\n  not compared: {comparison.refusal}", style="red")
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("metric", no_wrap=True)
+    for column in ("A", "B", "change", "95 % interval"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("B is", overflow="fold")
+    for row in _in_order(comparison, percentiles):
+        table.add_row(*_compare_cells(row), Text(row.word, style=_WORD_STYLE.get(row.word, "")))
+    return Group(head, table)
+
+
+def run_table(runs: Sequence[Run]) -> RenderableType:
+    """Several runs side by side, a line an arm: the first repeat's numbers, and how many repeats there are."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=" and ".join(sorted({_kind(run) for run in runs})), box=None, pad_edge=False)
+    table.title_justify, table.header_style = "left", "bold"
+    table.add_column("policy", overflow="fold")
+    for column in ("tok/s", "req/s", "TTFT p50 s", "p99 s", "ITL p99 ms", "failed"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("verdict")
+    for arm in arms(runs):
+        document = run_document(arm[0])
+        metrics = document["metrics"]
+
+        def cell(name: str, key: str, scale: float = 1.0, metrics: dict[str, Any] = metrics) -> str:
+            return _number(metrics.get(name, {}).get(key), scale)
+
+        repeats = f" ×{len(arm)}" if len(arm) > 1 else ""
+        table.add_row(
+            Text(arm[0].spec.policy + repeats),
+            cell("output_throughput", "value"),
+            cell("request_throughput", "value"),
+            cell("ttft_s", "p50"),
+            cell("ttft_s", "p99"),
+            cell("itl_s", "p99", 1000),
+            str(document["counts"]["failed"]),
+            Text(arm[0].level, style=_WORD_STYLE.get(arm[0].level, "")),
+        )
+    return table
+
+
+def _kind(run: Run) -> str:
+    return f"{run.kind}, twin lengths" if is_twin(run) else run.kind
+
+
+def _in_order(comparison: Comparison, percentiles: bool) -> list[Row]:
+    """The rows worth a line: steady rates under their rates, no percentile without an interval, nothing twice."""
+    rows = comparison.rows
+    shown: list[Row] = []
+    for name, row in rows.items():
+        same = rows.get(name.replace("ttft_from_sent", "ttft"))
+        twice = same is not None and same is not row and (same.a, same.b) == (row.a, row.b)
+        thin = "." in name and not (percentiles or (name.endswith(".p99") and row.low is not None))
+        if name.endswith("_steady") or twice or thin or row.a == row.b == 0:
+            continue
+        shown += [row, *(rows[one] for one in (f"{name}_steady",) if one in rows)]
+    return shown
+
+
+def _compare_cells(row: Row) -> list[str]:
+    metric = METRICS[row.metric.partition(".")[0]]
+    scale, unit = _scale(metric, row.a)
+    change = "-" if row.ratio is None else f"{100 * (row.ratio - 1):+.1f}%"
+    interval = "-"
+    if row.low is not None and row.high is not None:
+        interval = f"{100 * (row.low - 1):+.1f} … {100 * (row.high - 1):+.1f}%"
+    name = row.metric.removesuffix("_s").replace("_s.", ".").replace("_throughput", "")
+    # A steady rate stands under its own rate.
+    name = "  steady" if name.endswith("_steady") else f"{name} {unit}"
+    return [name, _number(row.a, scale), _number(row.b, scale), change, interval]
+
+
+def _scale(metric: Metric, value: float | None) -> tuple[float, str]:
+    """Milliseconds for short times."""
+    if metric.unit == "s" and value is not None and 0 < value < 1:
+        return 1000.0, "ms"
+    return 1.0, metric.unit
+
+
+def _number(value: float | None, scale: float = 1.0) -> str:
+    if value is None:
+        return "-"
+    value *= scale
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _interval(low: float | None, high: float | None, scale: float) -> str:
+    return "-" if low is None or high is None else f"{_number(low, scale)} … {_number(high, scale)}"

@@ -1,0 +1,1 @@
+"""What replays a stream: engines behind one function each."""

@@ -1,0 +1,138 @@
+"""From what a user asks for to the runs it takes: names made canonical, arms paired, order interleaved."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from harness.errors import UserError
+from harness.profiles import load_gpu, load_model
+from harness.runspec import RunSpec
+from policies.catalog import canonical_policy
+from workloads import options
+from workloads.arrivals import Arrival, Closed, parse_arrival
+from workloads.catalog import canonical_workload
+
+DEFAULT_CONCURRENCY = 2048
+DEFAULT_REQUESTS = 4000
+ENGINES = ("auto", "simulated", "emulated", "tokenstep", "vllm", "endpoint")
+
+_OPTION = re.compile(r"[^:=,]+=")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What `bench run` was asked for: every combination of gpu, workload and policy, `repeat` times."""
+
+    gpus: tuple[str, ...]
+    policies: tuple[str, ...]
+    workloads: tuple[str, ...]
+    template: RunSpec
+    requests: int | None = None
+    repeat: int = 1
+
+
+def split_policies(texts: Sequence[str]) -> list[str]:
+    """Policies from `P[,P…]`, each with its options: `v1,eb:k=32,theta_min=0.7,ebplus` names three.
+
+    A part that is an option (`key=value` without a colon before it) belongs to the policy before it.
+    """
+    found: list[str] = []
+    for text in texts:
+        first = len(found)
+        for part in text.split(","):
+            if _OPTION.match(part) and len(found) > first:
+                found[-1] += ("," if ":" in found[-1] else ":") + part
+            else:
+                found.append(part.strip())
+    return found
+
+
+def read_policy(text: str) -> tuple[str, dict[str, str]]:
+    """A policy's name and options; UserError where a part is no option."""
+    name, _, rest = text.partition(":")
+    given: dict[str, str] = {}
+    for part in rest.split(",") if rest else []:
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise UserError(f"policy {text}: {part!r} is not an option: write key=value, such as eb:k=32")
+        if key.strip() in given:
+            raise UserError(f"policy {text}: {key.strip()} is given twice")
+        given[key.strip()] = value.strip()
+    return name.strip(), given
+
+
+def canonical_policies(texts: Sequence[str]) -> list[str]:
+    """The policies asked for in canonical form, each once, in the order given."""
+    return _once([canonical_policy(*read_policy(text)) for text in split_policies(texts)])
+
+
+def read_arrival(text: str | None, rate: float | None, concurrency: int | None) -> Arrival:
+    """The arrival that --arrival, --rate and --concurrency ask for together; by default a closed loop of 2,048."""
+    if text is None and rate is None and concurrency is None:
+        return Closed(DEFAULT_CONCURRENCY)
+    return parse_arrival(text or "", rate=rate, concurrency=concurrency)
+
+
+def read_slo(text: str | None) -> dict[str, float]:
+    """`ttft_s=1.0,tpot_s=0.05` as limits in seconds; UserError where it is not."""
+    allowed = ("ttft_s", "tpot_s", "e2el_s", "itl_s")
+    limits: dict[str, float] = {}
+    for part in text.split(",") if text else []:
+        name, _, value = part.partition("=")
+        try:
+            limit = float(value)
+        except ValueError:
+            limit = 0.0
+        if name.strip() not in allowed or not 0 < limit < float("inf"):
+            raise UserError(
+                f"--slo {text}: write METRIC=SECONDS, such as ttft_s=1,tpot_s=0.05, of {', '.join(allowed)}"
+            )
+        limits[name.strip()] = limit
+    return limits
+
+
+def plan_runs(asked: Asked, rows_of: Callable[[str], int]) -> list[RunSpec]:
+    """The runs in the order in which they go; `rows_of` tells how many rows a workload has.
+
+    Without a number of requests a run takes 4,000, or all of a trace that has fewer.
+    Repeat i has seed + i, equal across the policies, so that arms are paired. Within a repeat the order of
+    the policies is shuffled (seeded), so that none always goes first.
+    """
+    gpus = _once([load_gpu(gpu).name if not gpu.endswith(".toml") else gpu for gpu in asked.gpus])
+    policies = canonical_policies(asked.policies)
+    workloads = _once([canonical_workload(*options.split(text)) for text in asked.workloads])
+    model = load_model(asked.template.model).name
+    if asked.template.token_budget < asked.template.slots:
+        raise UserError(
+            f"--token-budget {asked.template.token_budget} is below --slots {asked.template.slots}: "
+            "every running request needs a token a step (vLLM refuses it too); raise the budget or lower the slots"
+        )
+    runs = []
+    for gpu in gpus:
+        for workload in workloads:
+            requests = min(DEFAULT_REQUESTS, rows_of(workload)) if asked.requests is None else asked.requests
+            for repeat in range(asked.repeat):
+                seed = asked.template.seed + repeat
+                order = list(policies)
+                random.Random(seed).shuffle(order)  # noqa: S311 - an order, no secret
+                runs += [
+                    replace(
+                        asked.template,
+                        gpu=gpu,
+                        model=model,
+                        workload=workload,
+                        policy=policy,
+                        requests=requests,
+                        seed=seed,
+                        repeat=repeat,
+                    )
+                    for policy in order
+                ]
+    return runs
+
+
+def _once(names: list[str]) -> list[str]:
+    return list(dict.fromkeys(names))

@@ -1,0 +1,263 @@
+"""Writing run directories: append while running, finish, recover. `runs` reads them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from harness.appendlog import AppendLog, is_locked, to_parquet
+from harness.errors import RunFailed, UserError
+from harness.provenance import scrub
+from harness.records import REQUESTS
+from harness.runs import PARTIAL, SCHEMA_VERSION, TABLES, Run, load_run, partial_of, read_json, read_table
+from harness.runspec import RunSpec
+
+RECOVERED = "recovered: the process ended without finishing"
+
+_SLUG_LENGTH = 80
+
+
+def slug(name: str) -> str:
+    """A name as a path segment of [a-z0-9._=+-], never empty or hidden; long ones end in a hash."""
+    out = re.sub(r"[^a-z0-9._=+-]", "-", name.lower()).lstrip(".") or "none"
+    if len(out) > _SLUG_LENGTH:
+        out = f"{out[: _SLUG_LENGTH - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return out
+
+
+def run_path(out: Path, spec: RunSpec, started: datetime) -> Path:
+    """Where a run lands: out / gpu / model / workload / policy / UTC-digest-repeat, each segment a slug."""
+    stamp = started.astimezone(UTC).strftime("%Y%m%dt%H%M%S.%fz")
+    names = (spec.gpu, spec.model, spec.workload, spec.policy)
+    return out.joinpath(*map(slug, names), f"{stamp}-{spec.digest[:8]}-r{spec.repeat}")
+
+
+class RunWriter:
+    """A run being written: `add_requests`, `add_steps`, then `finish`, or `close` to leave it to `recover`."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+        self.path = path
+        self.partial = partial_of(path)
+        self.manifest = manifest
+        self._logs = {name: AppendLog(self.partial / f"{name}.arrows", schema) for name, schema in TABLES.items()}
+
+    @classmethod
+    def create(
+        cls,
+        out: Path,
+        spec: RunSpec,
+        *,
+        kind: str,
+        provenance: dict[str, Any],
+        started: datetime | None = None,
+        planned_requests: int | None = None,
+        notes: Sequence[str] = (),
+        degraded: Sequence[str] = (),
+    ) -> RunWriter:
+        """Make the directory `<run>.partial` with a run.json of status `running`.
+
+        `kind` is measured, emulated or simulated; `degraded` lists why the run is DEGRADED at best. UserError
+        where the run is there already or the place cannot be written to.
+        """
+        started = started or datetime.now(UTC)
+        path = run_path(out, spec, started)
+        partial = partial_of(path)
+        if path.exists() or partial.exists():
+            raise UserError(f"{path} exists already and is never overwritten: run again, or give another --out")
+        manifest = {
+            "schema": SCHEMA_VERSION,
+            "spec": spec.to_dict(),
+            "digest": spec.digest,
+            "kind": kind,
+            "status": "running",
+            "reason": None,
+            "started_utc": started.astimezone(UTC).isoformat(),
+            "finished_utc": None,
+            "planned": {"requests": spec.requests if planned_requests is None else planned_requests},
+            "provenance": scrub(provenance),
+            "notes": list(notes),
+            "degraded": list(degraded),
+        }
+        try:
+            partial.mkdir(parents=True)
+            write_json(partial / "run.json", manifest)
+            return cls(path, manifest)
+        except FileExistsError:
+            raise UserError(f"{partial} exists already: give another --out") from None
+        except OSError as error:
+            raise UserError(f"{partial}: cannot start a run there ({_why(error)}): give another --out") from None
+
+    def add_requests(self, batch: pa.RecordBatch) -> None:
+        """Append request rows (columns of REQUESTS); RunFailed where the disk does not take them."""
+        self._add("requests", batch)
+
+    def add_steps(self, batch: pa.RecordBatch) -> None:
+        """Append step rows (columns of STEPS); RunFailed where the disk does not take them."""
+        self._add("steps", batch)
+
+    def finish(
+        self, status: str = "complete", reason: str | None = None, observed: dict[str, Any] | None = None
+    ) -> Path:
+        """Make tables, summary and verdict, and move the directory into place; its path.
+
+        `status` is complete, interrupted or failed. `observed` joins run.json: `client.cpu_share`,
+        `prefix_cache.declared` and `.observed` are read by the verdict. RunFailed on a full disk.
+        """
+        self.manifest |= scrub(observed or {})
+        self.close()
+        with _writing(self.partial):
+            return _finalise(self.partial, self.path, self.manifest, status, reason)
+
+    def close(self) -> None:
+        """Let go of the files; the directory stays `.partial` for `recover`."""
+        for log in self._logs.values():
+            log.close()
+
+    def _add(self, table: str, batch: pa.RecordBatch) -> None:
+        log = self._logs[table]
+        try:
+            log.add(batch)
+        except OSError as error:
+            self.close()
+            failed = self.manifest | {
+                "status": "failed",
+                "reason": f"cannot write {log.path.name}: {_why(error)}",
+            }
+            # On a full disk this fails as well, and then the old run.json stands.
+            with contextlib.suppress(OSError):
+                write_json(self.partial / "run.json", failed)
+            kept = ", ".join(f"{one.rows} {name}" for name, one in self._logs.items())
+            raise RunFailed(
+                f"{log.path}: cannot write ({_why(error)}); {kept} are kept: make room, then "
+                f"`bench recover {self.partial}`"
+            ) from None
+
+
+def recover(path: Path) -> tuple[Path, bool]:
+    """Finish what a killed run left behind, or make a finished run's summary again.
+
+    `path` is the `.partial` directory or the run's final name. Gives the run's directory and whether
+    anything changed. UserError where it is no run, a process still writes it, or the disk is full.
+    """
+    final = path.with_name(path.name.removesuffix(PARTIAL))
+    partial = partial_of(final)
+    if not partial.is_dir():
+        if not (final / "run.json").is_file():
+            raise UserError(f"{path}: no run directory (no run.json): name one that `bench list` shows")
+        return final, _again(load_run(final))
+    if final.exists():
+        raise UserError(f"{final} exists already and is never overwritten: move it away, then recover {partial}")
+    manifest = read_json(partial / "run.json", "it cannot be recovered: run again")
+    logs = [log for name in TABLES if (log := partial / f"{name}.arrows").is_file()]
+    if any(is_locked(log) for log in logs):
+        raise UserError(f"{partial}: the run still goes on: wait for it, or end it first")
+    status, reason = manifest["status"], manifest["reason"]
+    if status == "running":
+        status, reason = "interrupted", RECOVERED
+    try:
+        with _writing(partial):
+            return _finalise(partial, final, manifest, status, reason), True
+    except RunFailed as error:
+        raise UserError(str(error)) from None
+
+
+def _again(run: Run) -> bool:
+    """Make a finished run's summary, counts and verdict again; whether that changed a file."""
+    if run.kind == "reported":
+        return False
+    before = [_bytes(run.path / name) for name in ("summary.json", "run.json")]
+    try:
+        with _writing(run.path):
+            _conclude(run.path, dict(run.manifest))
+    except RunFailed as error:
+        raise UserError(str(error)) from None
+    return before != [_bytes(run.path / name) for name in ("summary.json", "run.json")]
+
+
+def _finalise(partial: Path, final: Path, manifest: dict[str, Any], status: str, reason: str | None) -> Path:
+    """Make the tables and all that follows from them; only then remove the append files and rename."""
+    logs = {name: partial / f"{name}.arrows" for name in TABLES}
+    for name, log in logs.items():
+        if log.is_file():
+            to_parquet(log, partial / f"{name}.parquet", TABLES[name])
+    manifest |= {"status": status, "reason": reason}
+    manifest["finished_utc"] = manifest["finished_utc"] or datetime.now(UTC).isoformat()
+    _conclude(partial, manifest)
+    for log in logs.values():
+        log.unlink(missing_ok=True)
+    _sync(partial)
+    partial.rename(final)
+    _sync(final.parent)
+    return final
+
+
+def _conclude(directory: Path, manifest: dict[str, Any]) -> None:
+    """Write summary.json and run.json of the two tables in a directory."""
+    from harness.measure.measured import is_closed_loop, measure
+    from harness.measure.summary import count, summary_of
+    from harness.measure.verdict import Evidence, judge
+
+    spec = RunSpec.from_dict(manifest["spec"])
+    # Only what is measured: a million requests then take a few hundred megabytes.
+    requests = read_table(directory, "requests", set(REQUESTS.names) - {"id", "session", "turn", "error"})
+    steps = read_table(directory, "steps", ("t_s", "duration_s", "phase", "decode_requests"))
+    # An engine that tells nothing of its steps leaves an empty table.
+    known_steps = steps if steps.num_rows else None
+    measured = measure(requests, known_steps, spec, is_closed_loop(spec))
+    manifest["counts"] = count(requests, known_steps)
+    evidence = Evidence(spec, manifest, requests, known_steps, measured, directory / "engine.log")
+    manifest["verdict"] = judge(evidence, manifest["status"], manifest["reason"])
+    write_json(directory / "summary.json", summary_of(measured))
+    write_json(directory / "run.json", manifest)
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a JSON file, put in place at once."""
+    rough = path.with_name(path.name + ".tmp")
+    try:
+        with rough.open("w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1, ensure_ascii=False, allow_nan=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        rough.replace(path)
+    except BaseException:
+        rough.unlink(missing_ok=True)
+        raise
+
+
+def _bytes(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
+
+
+def _sync(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    """Turn a failed write into one line that says what is kept and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFailed(
+            f"{directory}: cannot write ({_why(error)}); all that was measured is kept: make room, then "
+            f"`bench recover {directory}`"
+        ) from None
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)
