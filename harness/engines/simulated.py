@@ -36,7 +36,6 @@ def simulate(
     After `max_duration_s` of virtual time nothing more is sent and what is in flight ends. `stopped` is asked
     between chunks; True leaves the rest unsent and what is in flight without a row.
     """
-    loop = BatchLoop(stream, policy, cost, limits, max_duration_s=max_duration_s)
     output_tokens = 0
 
     def sink(chunk: Chunk) -> bool:
@@ -49,12 +48,26 @@ def simulate(
         progress(chunk.finished, chunk.now_ns / 1e9, output_tokens)
         return not stopped()
 
+    loop = replay(stream, policy, cost, limits, sink, max_duration_s)
+    return loop.whole, loop.sent
+
+
+def replay(
+    stream: Stream,
+    policy: Policy,
+    cost: CostModel,
+    limits: EngineLimits,
+    sink: Callable[[Chunk], bool],
+    max_duration_s: float | None = None,
+) -> BatchLoop:
+    """Runs the batch loop to its end, handing its rows to `sink`; returns the loop as it then is."""
+    loop = BatchLoop(stream, policy, cost, limits, max_duration_s=max_duration_s)
     # The loop makes no cycles; the collector would walk its long lists again and again.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        whole = loop.run(sink)
+        loop.run(sink)
     finally:
         if collecting:
             gc.enable()
-    return whole, loop.sent
+    return loop

@@ -136,6 +136,7 @@ class BatchLoop:
         self._state_id = -1
         self.finished = 0
         self.step_count = 0
+        self.whole = False  # every request sent has ended
 
     @property
     def sent(self) -> int:
@@ -188,6 +189,7 @@ class BatchLoop:
                 if not sink(self.drain()):
                     return False
         sink(self.drain())
+        self.whole = True
         return True
 
     def drain(self) -> Chunk:
@@ -292,8 +294,8 @@ class BatchLoop:
         kv_tokens = (self.total_blocks - self.free_blocks) * block_size
         holding = len(running)
         if decodes:
-            for request in entered:
-                self._begin_decoding(request)
+            if entered:
+                self._begin_decoding(entered)
             producing = self.decoding
             births, shifts = self._births, self._shifts
             produced = (
@@ -308,8 +310,8 @@ class BatchLoop:
         else:
             counts = [self._resumed.get(request, 0) + 1 for request in entered]
             footprints = [self._prompt[r] + count for r, count in zip(entered, counts, strict=True)]
-            for request in entered:
-                self._begin_decoding(request)
+            if entered:
+                self._begin_decoding(entered)
             produced = (
                 len(entered),
                 sum(counts),
@@ -343,68 +345,76 @@ class BatchLoop:
         self.prefilling = 1 if self._partial >= 0 else 0
         return done is not None or prefill_tokens > 0 or preempted > 0
 
-    def _begin_decoding(self, request: int) -> None:
-        """A prompt is computed and has given a token: the request decodes from the next step on."""
-        before = self._resumed.get(request, 0) if self._resumed else 0
-        if before:
-            self._segment[request] = (self._now, self._clock)
-        else:
-            self._first[request] = self._now
-        birth = self._clock - before - 1
-        shift = birth - self._prompt[request]
-        self._birth[request] = birth
-        births = self._births
-        if births and birth < births[-1]:
-            insort(births, birth)
-        else:
-            births.append(birth)
-        insort(self._shifts, shift)
-        self._births_sum += birth
-        self._shifts_sum += shift
-        self._needs_at[(shift + 2) % self.block_size][request] = None
-        end = birth + self._output[request]
-        bucket = self._ends_at.get(end)
-        if bucket is None:
-            self._ends_at[end] = [request]
-        else:
-            bucket.append(request)
-        self.decoding += 1
+    def _begin_decoding(self, entered: list[int]) -> None:
+        """Prompts are computed and have given a token: these requests decode from the next step on."""
+        now, clock, block_size = self._now, self._clock, self.block_size
+        births, shifts, needs_at, ends_at = self._births, self._shifts, self._needs_at, self._ends_at
+        prompt, output, birth_of, resumed = self._prompt, self._output, self._birth, self._resumed
+        births_sum = shifts_sum = 0
+        for request in entered:
+            birth = clock - 1
+            if request in resumed:
+                birth -= resumed[request]
+                self._segment[request] = (now, clock)
+            else:
+                self._first[request] = now
+            shift = birth - prompt[request]
+            birth_of[request] = birth
+            if births and birth < births[-1]:
+                insort(births, birth)
+            else:
+                births.append(birth)
+            insort(shifts, shift)
+            births_sum += birth
+            shifts_sum += shift
+            needs_at[(shift + 2) % block_size][request] = None
+            end = birth + output[request]
+            if end in ends_at:
+                ends_at[end].append(request)
+            else:
+                ends_at[end] = [request]
+        self._births_sum += births_sum
+        self._shifts_sum += shifts_sum
+        self.decoding += len(entered)
 
-    def _stop_decoding(self, request: int) -> int:
-        """Takes a request out of the decoding ones and gives back its blocks; returns its tokens so far."""
-        birth = self._birth[request]
-        prompt = self._prompt[request]
-        shift = birth - prompt
-        births, shifts = self._births, self._shifts
-        del births[bisect_left(births, birth)]
-        del shifts[bisect_left(shifts, shift)]
-        self._births_sum -= birth
-        self._shifts_sum -= shift
-        del self._needs_at[(shift + 2) % self.block_size][request]
-        self.decoding -= 1
-        del self._running[request]
-        generated = self._clock - birth
-        self.free_blocks += -(-(prompt + generated - 1) // self.block_size)
-        return generated
+    def _stop_decoding(self, stopped: list[int]) -> None:
+        """Takes requests out of the decoding ones and gives back their slots and blocks."""
+        clock, block_size = self._clock, self.block_size
+        births, shifts, needs_at, running = self._births, self._shifts, self._needs_at, self._running
+        births_sum = shifts_sum = blocks = 0
+        for request in stopped:
+            birth = self._birth[request]
+            shift = birth - self._prompt[request]
+            del births[bisect_left(births, birth)]
+            del shifts[bisect_left(shifts, shift)]
+            births_sum += birth
+            shifts_sum += shift
+            del needs_at[(shift + 2) % block_size][request]
+            del running[request]
+            # Its prompt and all its tokens but the newest, which no step has computed yet.
+            blocks += -((shift + 1 - clock) // block_size)
+        self._births_sum -= births_sum
+        self._shifts_sum -= shifts_sum
+        self.free_blocks += blocks
+        self.decoding -= len(stopped)
 
     def _finish(self, done: list[int]) -> None:
         now = self._now
-        preempted_of = self._preempted_of
+        self._stop_decoding(done)
+        preempted_of, on_finish, rows = self._preempted_of, self._policy.on_finish, self._rows
         for request in done:
-            generated = self._stop_decoding(request)
             due = self._due[request]
+            output = self._output[request]
             preemptions = 0
-            if preempted_of:
-                preemptions = preempted_of.get(request, 0)
+            if request in preempted_of:
+                preemptions = preempted_of[request]
                 if request in self._resumed:
                     self._note_times(request)
                     times = np.array(self._times.pop(request), dtype=np.int64)
                     self._gaps[request] = times[1:] - times[:-1]
                     del self._resumed[request], self._segment[request]
-            self._rows.extend(
-                (request, due, due, self._first[request], now, now, generated, preemptions, FINISH_LENGTH)
-            )
-            self._policy.on_finish(generated)
+            rows.extend((request, due, due, self._first[request], now, now, output, preemptions, FINISH_LENGTH))
+            on_finish(output)
         self.finished += len(done)
 
     def _grow(self) -> int:
@@ -458,7 +468,8 @@ class BatchLoop:
             if not bucket:
                 del self._ends_at[end]
             self._note_times(request)
-            self._resumed[request] = self._stop_decoding(request)
+            self._resumed[request] = self._clock - self._birth[request]
+            self._stop_decoding([request])
         self._queue.appendleft(request)
         self._preempted_of[request] = self._preempted_of.get(request, 0) + 1
 

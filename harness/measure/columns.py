@@ -1,0 +1,82 @@
+"""The request table as arrays, in the order of the stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.records import COMPLETED
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+NANOSECONDS = 1_000_000_000
+
+# A time that is not there.
+MISSING = int(np.iinfo(np.int64).min)
+
+
+def nanoseconds(column: Any) -> Ints:
+    """A column of seconds as whole nanoseconds, MISSING where it is null; differences of them are exact."""
+    seconds = np.asarray(column.to_numpy(), dtype=np.float64)
+    known = np.isfinite(seconds)
+    out = np.full(len(seconds), MISSING, dtype=np.int64)
+    out[known] = np.rint(seconds[known] * NANOSECONDS).astype(np.int64)
+    return out
+
+
+def integers(column: Any) -> Ints:
+    """A column of integers, 0 where it is null."""
+    return np.asarray(column.fill_null(0).to_numpy(), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The request table as arrays of one entry an attempt, times in nanoseconds, in ascending `row`.
+
+    `order` is each entry's place in the table; `completed` marks what counts in every rate and latency.
+    """
+
+    order: Ints
+    row: Ints
+    prompt_tokens: Ints
+    output_tokens: Ints
+    due: Ints
+    sent: Ints
+    first: Ints
+    last: Ints
+    done: Ints
+    completed: Bools
+
+    @classmethod
+    def of(cls, table: Any) -> Requests:
+        """The arrays of a table with the columns of `records.REQUESTS`."""
+        row = integers(table.column("row"))
+        order = np.argsort(row, kind="stable")
+        return cls(
+            order=order,
+            row=row[order],
+            prompt_tokens=integers(table.column("prompt_tokens"))[order],
+            output_tokens=integers(table.column("output_tokens"))[order],
+            due=nanoseconds(table.column("due_s"))[order],
+            sent=nanoseconds(table.column("sent_s"))[order],
+            first=nanoseconds(table.column("first_token_s"))[order],
+            last=nanoseconds(table.column("last_token_s"))[order],
+            done=nanoseconds(table.column("done_s"))[order],
+            completed=one_of(table.column("finish"), COMPLETED)[order],
+        )
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def one_of(column: Any, names: tuple[str, ...]) -> Bools:
+    """Where a column of names holds one of `names`; a null is none of them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pc.is_in(column.cast(pa.string()), value_set=pa.array(names, pa.string()))
+    return np.asarray(found.to_numpy(), dtype=np.bool_)

@@ -1,0 +1,83 @@
+"""docs/glossary.md, written from METRICS: `python -m harness.measure.glossary > docs/glossary.md`."""
+
+from __future__ import annotations
+
+import sys
+
+from harness.measure.metrics import METRICS
+from harness.measure.verdict import CHECKS
+
+_WORDS = """# Glossary
+
+This page is written by `python -m harness.measure.glossary` from the table that computes the numbers.
+
+## Times
+
+All times count in seconds from the run's start and are whole nanoseconds in virtual time.
+
+- **due**: when the schedule wanted the request sent; in a closed loop, the moment its slot became free.
+- **sent**: when its first byte left.
+- **first token**: the first event that carries a token.
+- **done**: the end of its stream.
+- **completed**: ended with the length asked for or by itself (`finish` is `length` or `stop`). Nothing else
+  counts in a rate or a latency; failures stand beside them, by name.
+- **steady window**: the longest span with at least 90 % of the peak number of requests in flight (sent to done;
+  in a closed loop from due). It stands in summary.json as `window`, and bounds every `…_steady` metric.
+
+## Kinds of runs
+
+- **measured**: a real engine served real requests. **emulated**: a real engine's scheduler ran without a model.
+- **simulated**: the virtual-time engine. **reported**: figures from a publication, without tables.
+- **twin**: a length distribution made from published figures, where the data itself was not to be had.
+
+## Metrics
+
+"""
+
+_STATISTICS = """
+A distribution has mean, p50, p90, p95, p99 (numpy's rule "linear"), max and count. A percentile needs 1/(1 - q)
+values: p50 2, p90 10, p95 20, p99 100; with fewer it is null. `low` and `high` are the 95 % interval of the value,
+or of a distribution's mean, from within the run: the circular block bootstrap over requests in the order of the
+stream (for a rate: over up to 1,000 equal shares of the work), with the block length of Politis and White and at most
+a tenth of the run, on the log scale, with Student's t for the number of blocks. The bootstrap's variance is used in
+closed form (infinitely many resamples), so there is no seed. With fewer than ten units the interval is null.
+
+Fairness and profit (gap_mean, gap_p99, gap_max, violation_share, excess_mean, externality, externality_per_token,
+profit_tokenstep, profit_money, makespan_steps) are not computed yet and absent from every summary.
+
+## Verdict
+
+Every run is VALID, DEGRADED or INVALID by these checks; the worst decides. A run that is not complete is INVALID.
+INVALID runs are shown and never ranked. A check that cannot apply is listed as such.
+
+"""
+
+_COMPARING = """
+## Comparing
+
+A comparison gives B over A as a ratio with a 95 % interval, a p-value and one word for B: **better**, **worse** or
+**no difference shown** (p of 0.05 or more). Several repeats: Student's t on the log ratios of paired repeats. One
+repeat: the block bootstrap within the run alone, each request (or share of the work) paired with itself in the
+other arm; a percentile then needs 20 requests beyond it. `--fail-on` looks at the point value of the change.
+"""
+
+
+def glossary() -> str:
+    """Give the page as Markdown."""
+    metrics = ["| name | label | unit | better | what it is |", "|---|---|---|---|---|"]
+    metrics += [
+        f"| `{one.name}` | {one.label} | {one.unit} | {one.better} | {one.formula} |" for one in METRICS.values()
+    ]
+    checks = ["| check | what is looked at | DEGRADED | INVALID |", "|---|---|---|---|"]
+    for check in CHECKS:
+        side = "<" if check.floor else ">"
+        limits = [
+            "" if limit is None else f"{side} {limit:g} {check.unit}".rstrip()
+            for limit in (check.degraded, check.invalid)
+        ]
+        checks.append(f"| `{check.name}` | {check.label} | {limits[0]} | {limits[1]} |")
+    return _WORDS + "\n".join(metrics) + "\n" + _STATISTICS + "\n".join(checks) + "\n" + _COMPARING
+
+
+if __name__ == "__main__":
+    sys.stdout.write(glossary())

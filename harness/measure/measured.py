@@ -1,0 +1,107 @@
+"""A run measured: every rate and latency with what each request adds to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.errors import UserError
+from harness.measure import work
+from harness.measure.columns import MISSING, NANOSECONDS, Bools, Requests
+from harness.measure.estimate import Estimate
+from harness.measure.gaps import token_gaps
+from harness.measure.metrics import SLO_METRICS
+from harness.measure.sample import Sample
+from harness.measure.statistics import Floats, Ints
+from harness.measure.window import Window, steady_window
+from harness.runspec import RunSpec
+
+# Engines in virtual time: what they leave out of the request table follows from the steps.
+VIRTUAL_ENGINES = ("simulated", "tokenstep", "emulated")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Rates and latencies by the names of METRICS; `rates` holds None where there is no span to divide by."""
+
+    requests: Requests
+    window: Window | None
+    rates: dict[str, Estimate | None]
+    samples: dict[str, Sample]
+
+
+def is_closed_loop(spec: RunSpec) -> bool:
+    """Whether a finished request makes room for the next one (concurrency), rather than a clock."""
+    return spec.arrival.partition(":")[0] == "closed"
+
+
+def measure(table: Any, steps: Any | None, spec: RunSpec, closed_loop: bool) -> Measured:
+    """Every metric of the two tables (columns of `records`), `steps` None where no engine gave any.
+
+    UserError for a limit in `spec.slo` on something that is no latency of a request.
+    """
+    requests = Requests.of(table)
+    window = steady_window(requests, closed_loop)
+    since = requests.sent if closed_loop else requests.due
+    done = requests.completed
+    several = done & (requests.output_tokens > 1)
+    samples = {
+        "ttft_s": _sample(requests, done, since, requests.first),
+        "ttft_from_sent_s": _sample(requests, done, requests.sent, requests.first),
+        "tpot_s": _per_token(requests, several),
+        "itl_s": token_gaps(requests, table, steps if spec.engine in VIRTUAL_ENGINES else None),
+        "e2el_s": _sample(requests, done, since, requests.done),
+        "send_lag_s": _sample(requests, np.ones_like(done), requests.due, requests.sent),
+    }
+    works = {
+        "request_throughput": work.completions(requests, done),
+        "output_throughput": work.tokens(requests, done, prompt=False),
+        "total_throughput": work.tokens(requests, done, prompt=True),
+    }
+    start, end = span(requests)
+    rates = {name: one.rate(start, end) for name, one in works.items()}
+    if spec.slo:
+        good = work.completions(requests, done & within(requests, since, spec.slo))
+        rates["goodput"] = good.rate(start, end)
+    for name, one in works.items():
+        rates[f"{name}_steady"] = one.rate(window.start, window.end) if window else None
+    return Measured(requests, window, rates, samples)
+
+
+def span(requests: Requests) -> tuple[int, int]:
+    """First send and last token, ns; (0, 0) where there is none."""
+    sent, last = (times[times != MISSING] for times in (requests.sent, requests.last))
+    return (int(sent.min()), int(last.max())) if len(sent) and len(last) else (0, 0)
+
+
+def within(requests: Requests, since: Ints, slo: dict[str, float]) -> Bools:
+    """Which requests keep every limit (metric name to seconds) of `slo`."""
+    kept = np.ones(len(requests), dtype=np.bool_)
+    for name, limit_s in slo.items():
+        if name not in SLO_METRICS:
+            raise UserError(f"slo {name!r}: a service level bounds one of {', '.join(SLO_METRICS)}")
+        if name == "tpot_s":
+            several = requests.output_tokens > 1
+            kept[several] &= _time_per_token(requests, several) <= limit_s * NANOSECONDS
+        else:
+            start = requests.sent if name == "ttft_from_sent_s" else since
+            end = requests.done if name == "e2el_s" else requests.first
+            kept &= end - start <= round(limit_s * NANOSECONDS)
+    return kept
+
+
+def _sample(requests: Requests, which: Bools, start: Ints, end: Ints) -> Sample:
+    known = which & (start != MISSING) & (end != MISSING)
+    if known.all():
+        return Sample.of(requests.row, end - start)
+    return Sample.of(requests.row[known], end[known] - start[known])
+
+
+def _per_token(requests: Requests, which: Bools) -> Sample:
+    return Sample.of(requests.row[which], _time_per_token(requests, which))
+
+
+def _time_per_token(requests: Requests, which: Bools) -> Floats:
+    return (requests.last[which] - requests.first[which]) / (requests.output_tokens[which] - 1)

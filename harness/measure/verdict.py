@@ -1,0 +1,220 @@
+"""The verdict: how far a run can be trusted, from a table of checks and thresholds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.measure.columns import MISSING, integers, nanoseconds
+from harness.measure.gaps import decode_ends, follow_steps, has_list
+from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, span
+from harness.runspec import RunSpec
+
+LEVELS = ("VALID", "DEGRADED", "INVALID")
+NOT_APPLICABLE = "not applicable"
+
+OUT_OF_MEMORY = ("out of memory", "outofmemory", "oom-kill")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that a verdict is made from; tables have the columns of `records`."""
+
+    spec: RunSpec
+    manifest: dict[str, Any]
+    requests: Any
+    steps: Any | None
+    measured: Measured
+    engine_log: Path | None = None
+
+    @property
+    def virtual(self) -> bool:
+        """Whether the run had no clock and no client of its own."""
+        return self.spec.engine in VIRTUAL_ENGINES
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A value, and the thresholds above which (below which, if `floor`) it degrades or invalidates a run.
+
+    `value` gives a number or, where the check cannot apply, the reason as text.
+    """
+
+    name: str
+    label: str
+    unit: str
+    degraded: float | None
+    invalid: float | None
+    value: Callable[[Evidence], float | str]
+    floor: bool = False
+
+    def judge(self, evidence: Evidence) -> dict[str, Any]:
+        """The check's entry in run.json."""
+        value = self.value(evidence)
+        entry: dict[str, Any] = {"name": self.name, "label": self.label, "unit": self.unit}
+        if isinstance(value, str):
+            return entry | {"level": NOT_APPLICABLE, "why": value}
+        level = "VALID"
+        for name, threshold in (("DEGRADED", self.degraded), ("INVALID", self.invalid)):
+            if threshold is not None and (value < threshold if self.floor else value > threshold):
+                level = name
+        return entry | {
+            "level": level,
+            "value": value,
+            "degraded_at": self.degraded,
+            "invalid_at": self.invalid,
+        }
+
+
+def _send_lag(evidence: Evidence) -> float | str:
+    if evidence.virtual:
+        return "a virtual run has no client"
+    if is_closed_loop(evidence.spec):
+        return "a closed loop has no planned arrivals"
+    lag = evidence.measured.samples["send_lag_s"]
+    if not lag.count:
+        return "nothing was sent"
+    # With under a hundred requests there is no p99: the largest lag is the stricter stand-in.
+    worst = lag.percentile_s(99)
+    return worst if worst is not None else float(lag.maximum_s or 0.0)
+
+
+def _client_cpu(evidence: Evidence) -> float | str:
+    if evidence.virtual:
+        return "a virtual run has no client"
+    busy = evidence.manifest.get("client", {}).get("cpu_share")
+    return 100 * float(busy) if busy is not None else "the client's CPU time was not recorded"
+
+
+def _errors(evidence: Evidence) -> float | str:
+    completed = evidence.measured.requests.completed
+    return 100 * float(np.mean(~completed)) if len(completed) else "no request was recorded"
+
+
+def _steady(evidence: Evidence) -> float | str:
+    if not is_closed_loop(evidence.spec):
+        return "in an open loop the arrivals decide how many are in flight"
+    start, end = span(evidence.measured.requests)
+    window = evidence.measured.window
+    if window is None or end <= start:
+        return "the run has no span"
+    return min(100.0, 100 * (window.end - window.start) / (end - start))
+
+
+def _output_length(evidence: Evidence) -> float | str:
+    requests = evidence.measured.requests
+    expected = integers(evidence.requests.column("expected_output_tokens"))[requests.order]
+    asked = requests.completed & (expected > 0)
+    if not asked.any():
+        return "no length was asked for"
+    return 100 * float(np.mean(requests.output_tokens[asked] != expected[asked]))
+
+
+def _prefix_cache(evidence: Evidence) -> float | str:
+    cache = evidence.manifest.get("prefix_cache")
+    if not cache:
+        return "no prefix cache was declared"
+    return 100 * abs(float(cache["observed"]) - float(cache["declared"]))
+
+
+def _realised_trace(evidence: Evidence) -> float | str:
+    rows = np.unique(evidence.measured.requests.row)
+    planned = int(evidence.manifest.get("planned", {}).get("requests", evidence.spec.requests))
+    within = np.count_nonzero((rows >= 0) & (rows < planned))
+    return float(planned - within + len(rows) - within)
+
+
+def _token_times(evidence: Evidence) -> float | str:
+    if not evidence.virtual or evidence.steps is None:
+        return "only in a virtual run do token times follow from the steps"
+    requests = evidence.measured.requests
+    without_list = ~has_list(requests, evidence.requests) & requests.completed
+    start, stop = follow_steps(requests, decode_ends(evidence.steps), without_list)
+    return float(np.count_nonzero((stop - start != requests.output_tokens - 1) & without_list))
+
+
+def _preemptions(evidence: Evidence) -> float | str:
+    n = evidence.requests.num_rows
+    column = evidence.requests.column("preemptions")
+    return "the engine did not say" if column.null_count == n else float(integers(column).sum()) / float(n)
+
+
+def _clock(evidence: Evidence) -> float | str:
+    requests = evidence.measured.requests
+    stages = [requests.due, requests.sent, requests.first, requests.last, requests.done]
+    backwards = sum(
+        int(np.count_nonzero((later < earlier) & (later != MISSING) & (earlier != MISSING)))
+        for earlier, later in itertools.pairwise(stages)
+    )
+    if evidence.steps is not None:
+        start = nanoseconds(evidence.steps.column("t_s"))
+        length = nanoseconds(evidence.steps.column("duration_s"))
+        # Floats of seconds: an engine's own clock may round by a nanosecond between end and next start.
+        backwards += int(np.count_nonzero(start[1:] - (start + length)[:-1] < -2)) + int((length < 0).sum())
+    return float(backwards)
+
+
+def _engine_log(evidence: Evidence) -> float | str:
+    if evidence.virtual:
+        return "a virtual run has no engine log"
+    if evidence.engine_log is None or not evidence.engine_log.is_file():
+        return "there is no engine log"
+    with evidence.engine_log.open(encoding="utf-8", errors="replace") as lines:
+        return float(sum(any(word in line.lower() for word in OUT_OF_MEMORY) for line in lines))
+
+
+def _comparison(_: Evidence) -> str:
+    return "for a comparison to check"
+
+
+CHECKS = (
+    Check("send_lag", "send lag p99", "s", 0.005, 0.050, _send_lag),
+    Check("client_cpu", "client CPU in use", "%", 70, 90, _client_cpu),
+    Check("errors", "requests not completed", "%", 0.1, 1, _errors),
+    Check("steady_window", "steady window of the run", "%", 50, 20, _steady, floor=True),
+    Check("output_length", "answers of another length than asked for", "%", 0, 1, _output_length),
+    Check("prefix_cache", "prefix-cache hits off the declared share by", "points", 1, 5, _prefix_cache),
+    Check("realised_trace", "rows of the trace missing or unplanned", "rows", None, 0, _realised_trace),
+    Check("token_times", "requests whose tokens do not match the steps", "requests", None, 0, _token_times),
+    # Preemptions are a policy's own doing, so they never invalidate; from one in ten requests on, recomputed
+    # work shapes the result and a reader should know.
+    Check("preemptions", "preemptions a request", "", 0.1, None, _preemptions),
+    Check("clock", "times that run backwards", "times", None, 0, _clock),
+    Check("engine_log", "lines of the engine log that say out of memory", "lines", None, 0, _engine_log),
+    Check("same_trace", "same realised trace across arms", "", None, None, _comparison),
+    Check("same_engine", "engine version and async mode equal across arms", "", None, None, _comparison),
+)
+
+
+def judge(evidence: Evidence, status: str, reason: str | None) -> dict[str, Any]:
+    """The verdict's entry in run.json: level, reasons (one line each) and every check.
+
+    A run that is not `complete` is INVALID. `manifest["degraded"]` lists reasons known before the run,
+    such as an assumed cost: the best such a run can be is DEGRADED.
+    """
+    checks = [check.judge(evidence) for check in CHECKS]
+    found: list[tuple[str, str]] = []
+    if status != "complete":
+        found.append(("INVALID", f"the run is {status}" + (f": {reason}" if reason else "")))
+    found += [(entry["level"], _why(entry)) for entry in checks if entry["level"] in ("DEGRADED", "INVALID")]
+    found += [("DEGRADED", str(why)) for why in evidence.manifest.get("degraded", ())]
+    found.sort(key=lambda one: -LEVELS.index(one[0]))
+    return {
+        "level": found[0][0] if found else "VALID",
+        "reasons": [f"{level}: {why}" for level, why in found],
+        "checks": checks,
+    }
+
+
+def _why(entry: dict[str, Any]) -> str:
+    limit = entry["invalid_at"] if entry["level"] == "INVALID" else entry["degraded_at"]
+    scale, unit = (1000, "ms") if entry["unit"] == "s" else (1, entry["unit"])
+    side = "below" if next(check for check in CHECKS if check.name == entry["name"]).floor else "above"
+    space = "" if unit in ("%", "") else " "
+    value = f"{entry['value'] * scale:.4g}{space}{unit}"
+    return f"{entry['label']}: {value} ({side} {limit * scale:g}{space}{unit})"

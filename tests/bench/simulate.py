@@ -1,0 +1,60 @@
+"""How fast the virtual-time engine is: requests and steps a CPU second, and the peak memory.
+
+Run by hand: python tests/bench/simulate.py [--requests 1000000] [--gpu h200,l40s] [--policy v1,ebplus]
+Each case runs in a process of its own, so that its memory is its own; times are CPU time of one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+
+
+def measure(gpu: str, policy: str, requests: int) -> None:
+    """Replays the embedded ShareGPT lengths, closed loop 2,048, N = 1024, B = 14,336, and prints a line."""
+    from harness.engines.simulated import replay
+    from harness.run import limits_of, prepare
+    from harness.runspec import RunSpec
+    from harness.simulate.batch import Chunk
+
+    spec = RunSpec(gpu=gpu, model="Qwen/Qwen3-8B", policy=policy, workload="sharegpt", requests=requests)
+    prepared = prepare(spec)
+    rows = 0
+
+    def sink(chunk: Chunk) -> bool:
+        nonlocal rows
+        rows += len(chunk.requests)
+        return True
+
+    before = time.process_time()
+    loop = replay(prepared.stream, prepared.policy, prepared.pair.cost(), limits_of(spec, prepared.pair), sink)
+    seconds = time.process_time() - before
+    assert rows == requests
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"{gpu:<11} {policy:<7} {requests:>9,} requests {seconds:7.2f} s  {requests / seconds:>9,.0f} requests/s  "
+        f"{loop.step_count / seconds:>8,.0f} steps/s  {loop.preemptions:>7,} preemptions  {memory:5.0f} MB peak"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=1_000_000)
+    parser.add_argument("--gpu", default="h200,l40s")
+    parser.add_argument("--policy", default="v1,ebplus")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        measure(given.gpu, given.policy, given.requests)
+        return
+    for gpu in given.gpu.split(","):
+        for policy in given.policy.split(","):
+            command = [sys.executable, __file__, "--one", "--gpu", gpu, "--policy", policy]
+            subprocess.run([*command, "--requests", str(given.requests)], check=True)
+
+
+if __name__ == "__main__":
+    main()
