@@ -1,15 +1,48 @@
-# make demo · make test · make check — each sets up what it needs first.
+# make demo · make test · make check · make soak — each sets up what it needs first.
 PYTHON ?= python3
-PIP = .venv/bin/python -m pip --disable-pip-version-check
+RUN = .venv/bin
+PIP = $(RUN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup demo test check soak bench clean
+.PHONY: setup demo test check unit soak bench clean
 
 setup: .venv/ready
 
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "bench needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	  { echo "bench needs Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
 	$(PIP) install --quiet --upgrade 'pip>=25.1'
+	$(PIP) install --quiet -c constraints.txt -e .
+	@touch $@
+
+# What only developers need comes when they need it, so that a first `make demo` is short.
+.venv/dev: .venv/ready
 	$(PIP) install --quiet -c constraints.txt -e . --group dev
 	@touch $@
+
+# The main job: real ShareGPT lengths under two policies on a virtual L40S, three repeats, and which is better.
+demo: setup
+	$(RUN)/bench run --gpu l40s --policy v1,ebplus --workload sharegpt --repeat 3
+
+check: .venv/dev
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+	$(RUN)/lint-imports --no-cache
+	$(RUN)/pytest tests/unit tests/properties
+
+test: check
+	$(RUN)/pytest tests --ignore=tests/unit --ignore=tests/properties
+
+# Longer than a test may take: more random cases. Run by hand; say what it found.
+soak: .venv/dev
+	HYPOTHESIS_PROFILE=soak $(RUN)/pytest tests/properties tests/unit --timeout=3600
+
+# Performance, printed; nothing is asserted.
+bench: .venv/dev
+	$(RUN)/python tests/bench/simulate.py
+	$(RUN)/python tests/bench/tokenize_sharegpt.py
+	$(RUN)/python tests/bench/startup.py
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

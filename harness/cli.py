@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -256,21 +258,49 @@ def _require(runs: list[Run], level: str | None) -> None:
 
 def main() -> None:
     """Runs the command line and exits with the contract's codes: 0, 1, 2, 3 or 130."""
+    sys.exit(_exit_code())
+
+
+def _exit_code() -> int:
     try:
         bench(standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Abort:
-        sys.exit(EXIT_INTERRUPTED)
+        return EXIT_INTERRUPTED
     except click.ClickException as error:
         error.show()
-        sys.exit(EXIT_USER)
+        return EXIT_USER
     except (KeyboardInterrupt, Interrupted):
-        sys.exit(EXIT_INTERRUPTED)
+        return EXIT_INTERRUPTED
     except NotMet as error:
-        click.echo(str(error), err=True)
-        sys.exit(EXIT_NOT_MET)
+        return _say(str(error), EXIT_NOT_MET)
     except USER_ERRORS as error:
-        click.echo(f"bench: {error}", err=True)
-        sys.exit(EXIT_USER)
+        return _say(f"bench: {error}", EXIT_USER)
     except RunFailed as error:
-        click.echo(f"bench: {error}", err=True)
-        sys.exit(EXIT_FAILED)
+        return _say(f"bench: {error}", EXIT_FAILED)
+    except BrokenPipeError:
+        # The reader (`head`, a pager) has had enough; what stays in the buffer has nowhere to go.
+        _drop_output()
+        return 0
+    except OSError as error:
+        _drop_output()
+        return _say(f"bench: {error.filename or 'standard output'}: {error.strerror or error}", EXIT_USER)
+    except Exception as error:
+        if os.environ.get("BENCH_DEBUG"):
+            raise
+        kind = type(error).__name__
+        return _say(
+            f"bench: a fault of bench itself ({kind}: {error}); please report it with what BENCH_DEBUG=1 adds",
+            EXIT_FAILED,
+        )
+    return 0
+
+
+def _say(line: str, code: int) -> int:
+    click.echo(line, err=True)
+    return code
+
+
+def _drop_output() -> None:
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

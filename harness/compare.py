@@ -13,7 +13,7 @@ from harness.errors import UserError
 from harness.measure.estimate import Estimate, Ratio, repeats_ratio, within_run_ratio
 from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, measure
 from harness.measure.metrics import METRICS
-from harness.measure.statistics import CONFIDENCE, PERCENTILES
+from harness.measure.statistics import CONFIDENCE, LONGEST_STAY, PERCENTILES
 from harness.runs import Run, load_run
 
 BETTER, WORSE, NO_DIFFERENCE = "better", "worse", "no difference shown"
@@ -114,6 +114,12 @@ def compare_runs(a: Sequence[Run], b: Sequence[Run], allow: Collection[str] = fr
         (_measured(left, one), _measured(right, other))
         for (left, right), (one, other) in zip(pairs, tables, strict=True)
     ]
+    if len(measured) == 1 and any(one.stay > LONGEST_STAY for one in measured[0]):
+        share = max(one.stay for one in measured[0])
+        notes.append(
+            f"a request stays for {share:.0%} of the run on average: too few stretches without common requests to "
+            "give latencies an interval; use --repeat"
+        )
     rows = {}
     for name in row_names():
         row = _row(name, measured, paired, word)
@@ -162,9 +168,8 @@ def _row(name: str, measured: list[tuple[Measured, Measured]], paired: bool, unr
 
 
 def _word(ratio: Ratio | None, better: str) -> str:
-    if ratio is None:
-        return "not compared: too few samples"
-    if ratio.p >= 1 - CONFIDENCE or better == "neither":
+    # Without an interval nothing is shown, whatever the point values say.
+    if ratio is None or ratio.p >= 1 - CONFIDENCE or better == "neither":
         return NO_DIFFERENCE
     return BETTER if (ratio.ratio > 1) == (better == "higher") else WORSE
 

@@ -93,7 +93,7 @@ def _eb(options: dict[str, Any], setting: Setting) -> Policy:
     if k is not None and theta is not None:
         raise PolicyError("eb takes k or theta, not both")
     if theta is not None:
-        k = max(1, math.floor(theta * setting.slots))
+        k = max(1, math.floor(theta * setting.slots + 1e-9))  # 0.29 · 100 is 28.999… in doubles
     if k is None:
         return Exclusive(_online(options, setting))
     if k > setting.slots:

@@ -121,7 +121,8 @@ class OnlineController:
         if self.updates_due:
             self._target = self._update(view)
         elif self._target is None:
-            theta = self._options.theta_init
+            options = self._options
+            theta = min(max(options.theta_init, options.theta_min), options.theta_max)
             self._target = _unseen(max(1, int(theta * view.slots)), theta, view)
         return self._target
 

@@ -68,9 +68,9 @@ class EBPlus:
 
     def _reconsider(self, view: View) -> None:
         target = self._controller.target(view)
-        if not target.p_bar or not target.mu_l:
-            return
         n_obs = self.n_obs
+        if not (target.p_bar and target.mu_l and n_obs):
+            return
         left, right = crossover(target.theta, target.mu_l, 1 / target.p_bar, n_obs, self._delta_s, self._costs)
         self._against = self._against + 1 if (left < right) != self._mixed else 0
         if self._against >= self._cooldown:

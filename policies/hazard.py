@@ -32,6 +32,7 @@ class ExposureEstimator:
 
     __slots__ = (
         "_clock",
+        "_fresh",
         "_leads",
         "_marks",
         "_outputs",
@@ -48,9 +49,11 @@ class ExposureEstimator:
         self.completions = 0
         self._tokens = 0
         self._clock = 0  # decode steps so far: every decoding request ages by one a tick
-        self._start = (0, 0)  # tokens and clock when the window began
+        self._fresh = False  # first tokens have come since the clock last moved
+        # Tokens, clock and whether first tokens had come at that clock, when the window began.
+        self._start = (0, 0, False)
         self._outputs: deque[int] = deque()  # of the completed requests in the window: their output tokens,
-        self._marks: deque[tuple[int, int]] = deque()  # the count of tokens and the clock when they completed,
+        self._marks: deque[tuple[int, int, bool]] = deque()  # the same three when they completed,
         self._leads: deque[int] = deque()  # and output tokens less that clock: their age when it stood at 0
         self._prompts: deque[int] = deque(maxlen=window)
         self._prompts_sum = 0
@@ -60,6 +63,9 @@ class ExposureEstimator:
         self._tokens += steps * decodes + first_tokens
         if decodes:
             self._clock += steps
+            self._fresh = first_tokens > 0
+        elif first_tokens:
+            self._fresh = True
 
     def on_admit(self, prompt_tokens: int) -> None:
         """A request was admitted for the first time."""
@@ -71,10 +77,12 @@ class ExposureEstimator:
     def on_finish(self, output_tokens: int) -> None:
         """A request completed; its last token has been counted by `on_steps`."""
         self.completions += 1
+        mark = (self._tokens, self._clock, self._fresh)
         self._outputs.append(output_tokens)
-        self._marks.append((self._tokens, self._clock))
+        self._marks.append(mark)
         self._leads.append(output_tokens - self._clock)
-        if len(self._outputs) > self.window:
+        # A step leaves the window whole: completions of the step that it starts after have no tokens in it.
+        while len(self._outputs) > self.window or self._marks[0] == self._start != mark:
             self._outputs.popleft()
             self._leads.popleft()
             self._start = self._marks.popleft()
@@ -102,13 +110,18 @@ class ExposureEstimator:
         kept at p̄/4 or above; η ≤ 0 counts as 0.
         """
         p_bar = self.p_bar
-        start = self._start[1]
+        if not self._outputs:
+            return HazardLine(0.0, 0.0)
+        _, start, fresh = self._start
         lived = self._clock - start
+        # A prefill-only step moves no clock: who was one token old at the window's start may have come after it.
+        youngest = 0 if fresh else 1
+        running = youngest - start
         outputs = sorted(self._outputs)
         exits = sorted([*outputs, *reversed(ages)])
-        older = bisect_left(ages, -lived, key=neg)
+        older = bisect_left(ages, -lived - youngest, key=neg)
         entries = sorted(
-            [lead + start for lead in self._leads if lead > -start] + [age - lived for age in ages[:older]]
+            [lead + start for lead in self._leads if lead > running] + [age - lived for age in ages[:older]]
         )
         exit_sums = [0, *accumulate(exits)]
         entry_sums = [0, *accumulate(entries)]

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from policies.core import PolicyError
 
+# θ0 of a right side beyond 1e16 rounds to 1, where ζ and Δθ have no value.
+BELOW_ONE = math.nextafter(1.0, 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class StepCosts:
@@ -84,7 +87,7 @@ def theta0(p0: float, alpha_p: float, alpha_d: float) -> float:
         if not 0 < following < zeta:
             break
         zeta = following
-    return -math.expm1(-zeta)
+    return min(-math.expm1(-zeta), BELOW_ONE)
 
 
 def zeta_of(theta: float) -> float:
@@ -112,7 +115,7 @@ def throughput_eb(theta: float, slots: int, p0: float, mu_l: float, costs: StepC
 
 def mean_age(theta: float, p0: float) -> float:
     """A = (1−θ)ζ/(θ·p0): tokens that the surviving requests hold on average when a decode phase starts."""
-    return (1 - theta) * zeta_of(theta) / (theta * p0)
+    return (1 - theta) * zeta_of(theta) / (theta * p0) if theta < 1 else 0.0
 
 
 def n_star(capacity: float, epsilon: float, p0: float, mu_l: float, theta: float) -> int:
@@ -137,10 +140,12 @@ def growth_reserve(theta: float, p0: float, mu_l: float) -> float:
     With A the mean age at the start and x = clip(1 − p0(μ_L+A), 0, ζ):
     max(0, e^(−x)(μ_L + A + x/p0) − (μ_L + A)).
     """
-    if not 0 < theta < 1:
+    if theta <= 0:
         return 0.0
     start = mu_l + mean_age(theta, p0)
-    x = min(max(1 - p0 * start, 0.0), zeta_of(theta))
+    x = max(1 - p0 * start, 0.0)
+    if theta < 1:  # at k = N the decode phase has no end before the last request, and ζ no bound
+        x = min(x, zeta_of(theta))
     return max(0.0, math.exp(-x) * (start + x / p0) - start)
 
 

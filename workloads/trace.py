@@ -59,6 +59,11 @@ class Trace:
         return self.ids[row] if self.ids is not None else str(row)
 
     @property
+    def label(self) -> str:
+        """The name to show: a statistical twin never passes for the data set it stands for."""
+        return f"{self.name} (twin)" if self.source.get("kind") == "twin" else self.name
+
+    @property
     def mean_prompt_tokens(self) -> float:
         """μ_L, tokens."""
         return float(self.prompt_tokens.mean())
@@ -82,7 +87,8 @@ class Trace:
         return sha.hexdigest()
 
     def take(self, rows: Ints) -> Trace:
-        """The rows named, in the order named; a row may be named more than once and then gets an id of its own."""
+        """The rows named, in the order named; where one is named twice, row numbers serve as ids."""
+
         def pick(values: Any) -> Any:
             return None if values is None else values[rows]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.measure.statistics import LEAST_UNITS, Floats, Ints, mean_variance, t_p_value, t_quantile
+from harness.measure.statistics import LEAST_UNITS, LONGEST_STAY, Floats, Ints, mean_variance, t_p_value, t_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,18 +16,25 @@ class Estimate:
 
     `influence` has mean 0 and one entry a unit (a request, a share of the work); the log of the statistic
     moves by their mean when the units are drawn again. `units` ascend and name them, so that the same
-    request, or the same share of the work, meets itself in another arm.
+    request, or the same share of the work, meets itself in another arm. `overlap` is a request's mean stay
+    as a share of the run: blocks span three of them.
     """
 
     value: float
     units: Ints
     influence: Floats
+    overlap: float = 0.0
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the run is long enough for an interval: ten units, three blocks, and a value above 0."""
+        return self.value > 0 and len(self.units) >= LEAST_UNITS and self.overlap <= LONGEST_STAY
 
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval (low, high), None with fewer than ten units."""
-        if self.value == 0 or len(self.units) < LEAST_UNITS:
+        """The 95 % interval (low, high), None where the run is too short for one."""
+        if not self.bounded:
             return None
-        variance, freedom = mean_variance(self.influence)
+        variance, freedom = mean_variance(self.influence, self.overlap)
         half = t_quantile(freedom) * math.sqrt(variance)
         return self.value * math.exp(-half), self.value * math.exp(min(half, 700.0))
 
@@ -42,13 +49,13 @@ class Ratio:
     p: float
 
 
-def ratio_of_sums(units: Ints, sums: Floats, weights: Floats) -> Estimate:
+def ratio_of_sums(units: Ints, sums: Floats, weights: Floats, overlap: float = 0.0) -> Estimate:
     """The statistic Σ sums / Σ weights (a mean where the weights are 1), one entry of each a unit."""
     total, weight = float(sums.sum()), float(weights.sum())
     value = total / weight if weight else 0.0
     if total == 0:
-        return Estimate(0.0, units, np.zeros(len(units)))
-    return Estimate(value, units, (sums - value * weights) * (len(units) / total))
+        return Estimate(0.0, units, np.zeros(len(units)), overlap)
+    return Estimate(value, units, (sums - value * weights) * (len(units) / total), overlap)
 
 
 def within_run_ratio(a: Estimate, b: Estimate, paired: bool) -> Ratio | None:
@@ -61,12 +68,12 @@ def within_run_ratio(a: Estimate, b: Estimate, paired: bool) -> Ratio | None:
         same = np.array_equal(a.units, b.units) and np.array_equal(a.influence, b.influence)
         if a.value == 0 or same:
             return Ratio(1.0, 1.0, 1.0, 1.0)
-    if a.value <= 0 or b.value <= 0 or min(len(a.units), len(b.units)) < LEAST_UNITS:
+    if not (a.bounded and b.bounded):
         return None
     if paired:
-        variance, freedom = mean_variance(_difference(a, b))
+        variance, freedom = mean_variance(_difference(a, b), max(a.overlap, b.overlap))
     else:
-        (va, fa), (vb, fb) = mean_variance(a.influence), mean_variance(b.influence)
+        (va, fa), (vb, fb) = (mean_variance(one.influence, one.overlap) for one in (a, b))
         variance = va + vb
         freedom = variance**2 / (va**2 / fa + vb**2 / fb) if variance else fa + fb
     return log_ratio(math.log(b.value / a.value), variance, freedom)

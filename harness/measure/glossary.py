@@ -38,9 +38,11 @@ _STATISTICS = """
 A distribution has mean, p50, p90, p95, p99 (numpy's rule "linear"), max and count. A percentile needs 1/(1 - q)
 values: p50 2, p90 10, p95 20, p99 100; with fewer it is null. `low` and `high` are the 95 % interval of the value,
 or of a distribution's mean, from within the run: the circular block bootstrap over requests in the order of the
-stream (for a rate: over up to 1,000 equal shares of the work), with the block length of Politis and White and at most
-a tenth of the run, on the log scale, with Student's t for the number of blocks. The bootstrap's variance is used in
-closed form (infinitely many resamples), so there is no seed. With fewer than ten units the interval is null.
+stream (for a rate: over up to 1,000 equal shares of the finished work), on the log scale, with Student's t for the
+number of blocks. A block has the length that Politis and White choose and spans at least three mean stays of a
+request, since requests that are served together share the engine's luck. The bootstrap's variance is used in closed
+form (infinitely many resamples), so there is no seed. With fewer than ten units, and for latencies where a stay is
+more than a ninth of the run, the interval is null: repeat such a run with `--repeat`.
 
 Fairness and profit (gap_mean, gap_p99, gap_max, violation_share, excess_mean, externality, externality_per_token,
 profit_tokenstep, profit_money, makespan_steps) are not computed yet and absent from every summary.
@@ -58,7 +60,10 @@ _COMPARING = """
 A comparison gives B over A as a ratio with a 95 % interval, a p-value and one word for B: **better**, **worse** or
 **no difference shown** (p of 0.05 or more). Several repeats: Student's t on the log ratios of paired repeats. One
 repeat: the block bootstrap within the run alone, each request (or share of the work) paired with itself in the
-other arm; a percentile then needs 20 requests beyond it. `--fail-on` looks at the point value of the change.
+other arm; a percentile then needs 20 requests beyond it. Where no interval can be given, no difference is shown.
+INVALID runs and runs of different kinds get no such word: "not compared: INVALID", "not ranked".
+
+`--fail-on` looks at the point value of the change.
 """
 
 

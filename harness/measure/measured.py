@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +25,14 @@ VIRTUAL_ENGINES = ("simulated", "tokenstep", "emulated")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Rates and latencies by the names of METRICS; `rates` holds None where there is no span to divide by."""
+    """Rates and latencies by the names of METRICS; `rates` holds None where there is no span to divide by.
+
+    `stay` is the mean stay of a request as a share of the run.
+    """
 
     requests: Requests
     window: Window | None
+    stay: float
     rates: dict[str, Estimate | None]
     samples: dict[str, Sample]
 
@@ -61,13 +66,16 @@ def measure(table: Any, steps: Any | None, spec: RunSpec, closed_loop: bool) -> 
         "total_throughput": work.tokens(requests, done, prompt=True),
     }
     start, end = span(requests)
-    rates = {name: one.rate(start, end) for name, one in works.items()}
+    stay = _mean_stay(requests)
+    share = stay / (end - start) if end > start else 0.0
+    samples = {name: dataclasses.replace(one, overlap=share) for name, one in samples.items()}
+    rates = {name: one.rate(start, end, stay) for name, one in works.items()}
     if spec.slo:
         good = work.completions(requests, done & within(requests, since, spec.slo))
-        rates["goodput"] = good.rate(start, end)
+        rates["goodput"] = good.rate(start, end, stay)
     for name, one in works.items():
-        rates[f"{name}_steady"] = one.rate(window.start, window.end) if window else None
-    return Measured(requests, window, rates, samples)
+        rates[f"{name}_steady"] = one.rate(window.start, window.end, stay) if window else None
+    return Measured(requests, window, share, rates, samples)
 
 
 def span(requests: Requests) -> tuple[int, int]:
@@ -101,6 +109,12 @@ def _sample(requests: Requests, which: Bools, start: Ints, end: Ints) -> Sample:
 
 def _per_token(requests: Requests, which: Bools) -> Sample:
     return Sample.of(requests.row[which], _time_per_token(requests, which))
+
+
+def _mean_stay(requests: Requests) -> float:
+    """The mean time from sent to last token of completed requests, ns."""
+    stays = (requests.last - requests.sent)[requests.completed & (requests.sent != MISSING)]
+    return float(stays.mean()) if len(stays) else 0.0
 
 
 def _time_per_token(requests: Requests, which: Bools) -> Floats:

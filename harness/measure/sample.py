@@ -35,6 +35,7 @@ class Sample:
     sums: Numbers
     counts: Ints
     below: Callable[[float], Ints]
+    overlap: float = 0.0
 
     @classmethod
     def of(cls, rows: Ints, values: Numbers) -> Sample:
@@ -69,7 +70,7 @@ class Sample:
         """The mean, s; None without a value."""
         if not self.count:
             return None
-        return ratio_of_sums(self.units, self.sums / NANOSECONDS, self.counts.astype(np.float64))
+        return ratio_of_sums(self.units, self.sums / NANOSECONDS, self.counts.astype(np.float64), self.overlap)
 
     def percentile(self, percent: float) -> Estimate | None:
         """The percentile, s, with its influence (empty where the tail is too thin); None without enough values.
@@ -87,9 +88,9 @@ class Sample:
         none = Estimate(value, self.units[:0], np.zeros(0))
         if np.count_nonzero(below < self.counts) < LEAST_ABOVE:
             return none
-        half = 2 * math.sqrt(mean_variance(influence)[0])
+        half = 2 * math.sqrt(mean_variance(influence, self.overlap)[0])
         low, high = max(share - half, 0.0), min(share + half, 1.0)
         edges = [weighted_percentile(self.values, self.cumulative, 100 * at) for at in (low, high)]
         slope = (edges[1] - edges[0]) / NANOSECONDS / (high - low) if high > low else 0.0
         # Equal values all around the percentile say nothing of how far another draw would move it.
-        return Estimate(value, self.units, influence * (slope / value)) if slope > 0 else none
+        return Estimate(value, self.units, influence * (slope / value), self.overlap) if slope > 0 else none

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from harness.measure.columns import NANOSECONDS, Bools, Requests
 from harness.measure.estimate import Estimate, ratio_of_sums
-from harness.measure.statistics import LEAST_UNITS, Floats, Ints
+from harness.measure.statistics import LEAST_UNITS, LONGEST_STAY, Floats, Ints
 
 # Shares of the work that an interval is made from: enough for the blocks, few enough to hold many requests.
 MOST_SHARES = 1000
@@ -33,8 +33,8 @@ class Work:
         part = np.where(time >= self.end, 1.0, np.clip((time - self.start) / length, 0.0, 1.0))
         return float(np.sum(self.jump * (self.start <= time) + self.spread * part))
 
-    def rate(self, start: int, end: int) -> Estimate | None:
-        """Units per second from `start` to `end`, ns; None where that is no span.
+    def rate(self, start: int, end: int, stay: float) -> Estimate | None:
+        """Units per second from `start` to `end`, ns, `stay` being a request's mean one; None where that is no span.
 
         Its units are equal shares of the work in their order: the rate is the number of shares over the sum
         of the times they took, and the n-th share in one arm meets the n-th in another.
@@ -49,29 +49,25 @@ class Work:
         if value == 0 or shares < LEAST_UNITS:
             none = np.zeros(0, dtype=np.int64)
             return Estimate(value, none, np.zeros(0))
-        total = self._by_edges(start, end)
-        wanted = before + (after - before) * np.arange(1, shares) / shares
+        total = self._finished(start, end)
+        wanted = total[-1] * np.arange(1, shares) / shares
         reached = np.interp(wanted, total, np.linspace(0.0, seconds, len(total)))
         took = np.diff(np.concatenate(([0.0], reached, [seconds])))
-        share = ratio_of_sums(np.arange(shares, dtype=np.int64), np.ones(shares), took)
-        return Estimate(value, share.units, share.influence)
+        # A run of few stays still gets its interval from three blocks: unlike latencies, a rate of equal arms
+        # then stays within it.
+        overlap = min(stay / (end - start), LONGEST_STAY)
+        share = ratio_of_sums(np.arange(shares, dtype=np.int64), np.ones(shares), took, overlap)
+        return Estimate(value, share.units, share.influence, overlap)
 
-    def _by_edges(self, start: int, end: int) -> Floats:
-        """Units done up to each of EDGES + 1 equidistant times from `start` to `end`."""
-        width = (end - start) / EDGES
+    def _finished(self, start: int, end: int) -> Floats:
+        """The work of requests that end by each of EDGES + 1 equidistant times from `start` to `end`.
 
-        def until(times: Ints, weights: Floats) -> Floats:
-            edge = np.clip(np.ceil((times - start) / width), 0, EDGES + 1).astype(np.int64)
-            return np.cumsum(np.bincount(edge, weights, minlength=EDGES + 2)[: EDGES + 1], dtype=np.float64)
-
-        length = self.end - self.start
-        slope = np.divide(self.spread, length, out=np.zeros(len(length)), where=length > 0)
-        total = until(self.start, np.where(length > 0, self.jump, self.jump + self.spread))
-        edges = np.linspace(0.0, float(end - start), EDGES + 1)
-        for times, sign in ((self.start, 1.0), (self.end, -1.0)):
-            # Σ slope (edge - time) over what began, less the same over what ended, without sorting.
-            total += sign * (until(times, slope) * edges - until(times, slope * (times - start)))
-        return np.maximum.accumulate(total)
+        Counted whole at its end: spread over a request's stay it would look steadier than it is.
+        """
+        within = (self.end > start) & (self.end <= end)
+        edge = np.ceil((self.end[within] - start) * (EDGES / (end - start))).astype(np.int64)
+        work = (self.jump + self.spread)[within]
+        return np.cumsum(np.bincount(np.minimum(edge, EDGES), work, minlength=EDGES + 1), dtype=np.float64)
 
 
 def completions(requests: Requests, which: Bools) -> Work:

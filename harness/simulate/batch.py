@@ -158,7 +158,7 @@ class BatchLoop:
 
     # The loop.
 
-    def run(self, sink: Callable[[Chunk], bool], every: int = 4096) -> bool:
+    def run(self, sink: Callable[[Chunk], bool], every: int = 1024) -> bool:
         """Replays the stream; hands rows to `sink` about every `every` steps.
 
         Returns True when every request sent has ended, False when `sink` said stop (it returned False).

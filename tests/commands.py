@@ -1,0 +1,59 @@
+"""The command line as users type it: whole processes, exit codes, what stands on which stream."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+BENCH = str(Path(sys.executable).with_name("bench"))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output as the one JSON document that it must be."""
+        return json.loads(self.out)
+
+
+Bench = Callable[..., Result]
+
+
+def bench_in(directory: Path) -> Bench:
+    """`bench ARGS…` in a directory, with a cache of its own and no network."""
+
+    def call(*args: str, limit_bytes: int | None = None) -> Result:
+        def limit() -> None:
+            if limit_bytes is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+
+        own = {"BENCH_CACHE": str(directory / "cache"), "HF_HOME": str(directory / "hf"), "HF_HUB_OFFLINE": "1"}
+        done = subprocess.run(
+            [BENCH, *args],
+            cwd=directory,
+            env=os.environ | own | {"COLUMNS": "120"},
+            capture_output=True,
+            text=True,
+            preexec_fn=limit,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    return call
+
+
+RUN = ("run", "--gpu", "l40s", "--workload", "sharegpt", "--requests", "300", "--concurrency", "200", "--slots", "64")

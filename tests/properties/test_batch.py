@@ -1,0 +1,436 @@
+"""The batch loop against the plain oracle, and what must hold of every run whatever is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import ClassVar, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.simulate.batch import REQUEST_FIELDS, STEP_FIELDS, BatchLoop, Chunk, EngineLimits
+from harness.simulate.cost import CostModel
+from harness.simulate.linear import Linear
+from harness.simulate.roofline import Roofline
+from policies.catalog import make_policy
+from policies.core import Phase, Policy, PolicyState
+from policies.threshold import StepCosts, crossover
+from tests.oracle import LENGTH, TOO_LONG, Oracle, StepRow
+from workloads.arrivals import Arrival, Closed, Poisson, Stream
+from workloads.trace import Trace
+
+Ints = npt.NDArray[np.int64]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """Every step costs the same."""
+
+    name: ClassVar[str] = "flat"
+    step_s: float = 0.001
+
+    def seconds(
+        self, prefill_tokens: int, prefill_work: float, decodes: int, decode_context: int, longest: int
+    ) -> float:
+        return self.step_s
+
+    def decode_seconds(self, decodes: int, decode_context: int, longest: int, steps: int) -> npt.NDArray[np.float64]:
+        return np.full(steps, self.step_s)
+
+    def parameters(self) -> dict[str, float]:
+        return {"step_s": self.step_s}
+
+
+@dataclass(frozen=True, slots=True)
+class Telltale:
+    """A cost that is another with every other count that a step hands over, up to 0.1 ms."""
+
+    name: ClassVar[str] = "telltale"
+
+    def seconds(
+        self, prefill_tokens: int, prefill_work: float, decodes: int, decode_context: int, longest: int
+    ) -> float:
+        told = (prefill_tokens, round(2 * prefill_work), decodes, decode_context, longest)
+        primes = (1009, 10007, 7919, 100003, 31337)
+        return (1 + sum(count * prime for count, prime in zip(told, primes, strict=True)) % 99991) / 1e9
+
+    def decode_seconds(self, decodes: int, decode_context: int, longest: int, steps: int) -> npt.NDArray[np.float64]:
+        told = [self.seconds(0, 0.0, decodes, decode_context + j * decodes, longest + j) for j in range(steps)]
+        return np.array(told, dtype=np.float64)
+
+    def parameters(self) -> dict[str, float]:
+        return {}
+
+
+CHEAP_PREFILL = StepCosts(0.005, 2e-5, 0.012, 2e-4, 0.012, 6e-5, -5e-5, 4e-5)
+DEAR_MIXED = StepCosts(0.02, 5e-5, 0.008, 1e-4, 0.03, 2e-4, 3e-4, 1e-4)
+CHEAP_MIXED = StepCosts(0.03, 9e-5, 0.006, 1e-4, 0.007, 9e-5, -6e-5, 9e-5)
+COSTS = (CHEAP_PREFILL, DEAR_MIXED, CHEAP_MIXED)
+MODELS: tuple[CostModel, ...] = (
+    *(Linear.of(costs, "published") for costs in COSTS),
+    Roofline(weight_read_s=0.018, beta_s=7e-5, kappa_s=1.7e-7, xi_s=2.3e-7, q_s=3e-9),
+    Flat(),
+    Telltale(),
+)
+
+
+class Draw(Protocol):
+    """Where a case's choices come from: a seed, or hypothesis, which can shrink them."""
+
+    def integer(self, low: int, high: int) -> int: ...
+
+    def choice(self, options: Sequence[T]) -> T: ...
+
+
+class Seeded:
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def integer(self, low: int, high: int) -> int:
+        return self.random.randint(low, high)
+
+    def choice(self, options: Sequence[T]) -> T:
+        return self.random.choice(options)
+
+
+class Drawn:
+    def __init__(self, draw: st.DrawFn) -> None:
+        self.draw = draw
+
+    def integer(self, low: int, high: int) -> int:
+        return self.draw(st.integers(low, high))
+
+    def choice(self, options: Sequence[T]) -> T:
+        return self.draw(st.sampled_from(options))
+
+
+@dataclass(frozen=True)
+class Case:
+    """All that decides a run."""
+
+    prompts: tuple[int, ...]
+    outputs: tuple[int, ...]
+    due_ns: tuple[int, ...] | None
+    concurrency: int
+    limits: EngineLimits
+    policy: str
+    options: tuple[tuple[str, str], ...]
+    costs: StepCosts
+    model: CostModel
+    every: int = 4096
+    max_duration_s: float | None = None
+
+    @cached_property
+    def stream(self) -> Stream:
+        trace = Trace("random", np.array(self.prompts, np.int64), np.array(self.outputs, np.int64))
+        if self.due_ns is None:
+            return Stream(trace, Closed(self.concurrency), None)
+        arrival: Arrival = Poisson(1.0)
+        return Stream(trace, arrival, np.array(self.due_ns, np.int64))
+
+    def new_policy(self) -> Policy:
+        return make_policy(self.policy, dict(self.options), self.limits.slots, self.costs)
+
+    def fits(self, row: int) -> bool:
+        cache = (self.limits.kv_blocks - 1) * self.limits.block_size
+        return self.prompts[row] + self.outputs[row] <= min(cache, self.limits.max_model_len)
+
+    def oracle(self) -> Oracle:
+        return Oracle(self.stream, self.new_policy(), self.model, self.limits, self.max_duration_s).run()
+
+
+def policy_of(
+    draw: Draw, slots: int, costs: StepCosts, prompts: list[int], outputs: list[int]
+) -> tuple[str, dict[str, str]]:
+    kind = draw.choice(("v1", "v0", "k", "eb", "ebplus", "ebplus"))
+    if kind in ("v0", "v1"):
+        return kind, {}
+    often = {"update_every": str(draw.choice((1, 2, 10))), "window": str(draw.choice((1, 5, 40, 500)))}
+    if kind == "k":
+        return "eb", {"k": str(draw.choice((1, slots, draw.integer(1, slots)))), **often}
+    often["correction"] = draw.choice(("none", "first_order"))
+    theta = draw.choice((0.01, 0.3, 0.6))
+    often["theta_min"] = str(theta)
+    if kind == "eb":
+        return "eb", often
+    # Where the two sides of the crossover meet while some of the slots are taken, modes change and change again.
+    n_obs = slots * draw.choice((0.3, 0.5, 0.7))
+    mu_l, mu_o = sum(prompts) / len(prompts), sum(outputs) / len(outputs)
+    left, right = crossover(max(theta, 0.2), mu_l, mu_o, n_obs, 0.0, costs)
+    delta = draw.choice((left - right, left - right, left - right, 0.0, -1e-3))
+    smoothing, cooldown = draw.choice(("0.1", "0.5", "1.0")), draw.choice(("1", "1", "2"))
+    return "ebplus", {"delta": str(delta), "smoothing": smoothing, "cooldown": cooldown, **often}
+
+
+def case_of(draw: Draw, most: int = 80) -> Case:
+    n = draw.integer(1, most)
+    longest_prompt, longest_output = draw.choice((1, 20, 100, 400)), draw.choice((1, 6, 30, 120))
+    prompts = [draw.integer(1, longest_prompt) for _ in range(n)]
+    outputs = [draw.integer(1, longest_output) for _ in range(n)]
+    totals = sorted(p + o for p, o in zip(prompts, outputs, strict=True))
+
+    slots = draw.integer(1, 16)
+    block_size = draw.choice((1, 8, 16))
+    # Barely the largest request, a few of them, or all at once; now and then not even the largest.
+    asked = draw.choice(
+        (totals[-1], totals[-1], totals[-1] * 2, sum(totals[-slots:]) // 2, sum(totals), totals[n // 2])
+    )
+    due_ns = None
+    if draw.choice((True, False)):
+        gaps = [draw.choice((0, 0, 1, 10**6, 3 * 10**7, 10**9)) * draw.integer(1, 3) for _ in range(n)]
+        due_ns = tuple(np.cumsum(gaps).tolist())
+    costs = draw.choice(COSTS)
+    policy, options = policy_of(draw, slots, costs, prompts, outputs)
+    return Case(
+        tuple(prompts),
+        tuple(outputs),
+        due_ns,
+        draw.integer(1, 40),
+        EngineLimits(
+            slots=slots,
+            token_budget=draw.choice((slots, slots + draw.integer(0, 60), draw.integer(slots, 512))),
+            kv_blocks=-(-asked // block_size) + 1 + draw.choice((0, 0, 1, 5)),
+            block_size=block_size,
+            max_model_len=draw.choice((40960, 40960, totals[-1], totals[n * 3 // 4])),
+            watermark=draw.choice((0.0, 0.01, 0.05, 0.1)),
+        ),
+        policy,
+        tuple(options.items()),
+        costs,
+        draw.choice(MODELS),
+        every=draw.choice((1, 7, 4096)),
+    )
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    return case_of(Drawn(draw))
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A run of the batch loop, its chunks put together."""
+
+    requests: Ints
+    steps: Ints
+    gaps: dict[int, list[int]]
+    states: list[PolicyState]
+    loop: BatchLoop
+    chunks: list[Chunk]
+
+    def column(self, name: str) -> Ints:
+        return self.steps[:, STEP_FIELDS.index(name)]
+
+    def request_column(self, name: str) -> Ints:
+        return self.requests[:, REQUEST_FIELDS.index(name)]
+
+
+def play(case: Case, leap: bool = True, every: int | None = None) -> Played:
+    loop = BatchLoop(
+        case.stream, case.new_policy(), case.model, case.limits, leap=leap, max_duration_s=case.max_duration_s
+    )
+    chunks: list[Chunk] = []
+
+    def sink(chunk: Chunk) -> bool:
+        chunks.append(chunk)
+        # Asked only between steps, so it must hold there: with every=1, at each of them.
+        assert 0 <= loop.free_blocks <= loop.total_blocks
+        assert loop.decoding + loop.prefilling <= case.limits.slots
+        return True
+
+    assert loop.run(sink, case.every if every is None else every)
+    gaps: dict[int, list[int]] = {}
+    for chunk in chunks:
+        assert not gaps.keys() & chunk.gaps.keys()
+        gaps.update({row: values.tolist() for row, values in chunk.gaps.items()})
+    return Played(
+        np.concatenate([chunk.requests for chunk in chunks]),
+        np.concatenate([chunk.steps for chunk in chunks]),
+        gaps,
+        chunks[-1].states,
+        loop,
+        chunks,
+    )
+
+
+def oracle_requests(oracle: Oracle) -> list[tuple[int, ...]]:
+    return [
+        (
+            r.row,
+            r.due,
+            r.due,
+            *((r.token_times[0], r.token_times[-1]) if r.token_times else (-1, -1)),
+            r.done,
+            r.output,
+            r.preemptions,
+            r.finish,
+        )
+        for r in oracle.ended
+    ]
+
+
+def check_equal(case: Case, oracle: Oracle, played: Played) -> None:
+    """Every integer, every policy state, every token time of the loop is the oracle's."""
+    assert tuple(f.name for f in dataclasses.fields(StepRow)) == STEP_FIELDS[:-1]
+    expected = [dataclasses.astuple(row) for row in oracle.steps]
+    actual = list(map(tuple, played.steps[:, :-1].tolist()))
+    for i, (theirs, ours) in enumerate(zip(expected, actual, strict=False)):
+        assert dict(zip(STEP_FIELDS, theirs, strict=False)) == dict(zip(STEP_FIELDS, ours, strict=False)), f"step {i}"
+    assert len(actual) == len(expected)
+    assert list(map(tuple, played.requests.tolist())) == oracle_requests(oracle)
+    states = [played.states[i] for i in played.column("state").tolist()]
+    assert states == oracle.states
+    check_token_times(oracle, played)
+    assert played.loop.sent == oracle.sent
+    assert played.loop.preemptions == oracle.counts.preemptions
+
+
+def check_token_times(oracle: Oracle, played: Played) -> None:
+    """The gaps of preempted requests are written down, those of all others follow from the steps."""
+    ends = played.column("t") + played.column("duration")
+    decode_ends = ends[played.column("decode_requests") > 0]
+    for request in oracle.ended:
+        times = np.array(request.token_times, dtype=np.int64)
+        if request.row in played.gaps:
+            assert request.preemptions
+            assert played.gaps[request.row] == np.diff(times).tolist()
+        elif request.finish == LENGTH:
+            after = decode_ends[decode_ends > times[0]][: len(times) - 1]
+            np.testing.assert_array_equal(times[1:], after)
+
+
+def check_same(one: Played, other: Played) -> None:
+    np.testing.assert_array_equal(one.requests, other.requests)
+    np.testing.assert_array_equal(one.steps, other.steps)
+    assert one.gaps == other.gaps
+    assert one.states == other.states
+
+
+def check_conservation(case: Case, played: Played) -> None:
+    """What holds of any run, read from its rows alone."""
+    limits = case.limits
+    n = len(case.prompts)
+    # Every request ends exactly once, with its asked-for length or as too long.
+    rows = played.request_column("row")
+    assert sorted(rows.tolist()) == list(range(n))
+    outputs, finishes = played.request_column("output_tokens"), played.request_column("finish")
+    for row, output, finish in zip(rows.tolist(), outputs.tolist(), finishes.tolist(), strict=True):
+        expected = (case.outputs[row], LENGTH) if case.fits(row) else (0, TOO_LONG)
+        assert (output, finish) == expected
+    ran = finishes == LENGTH
+    due, first, last, done = (played.request_column(c) for c in ("due", "first", "last", "done"))
+    assert (due[ran] < first[ran]).all()
+    assert (first[ran] <= last[ran]).all()
+    assert (last[ran] == done[ran]).all()
+    assert ((outputs[ran] == 1) <= (first[ran] == last[ran])).all()
+
+    # Limits, phases and blocks.
+    prefill, decodes = played.column("prefill_tokens"), played.column("decode_requests")
+    held = played.column("kv_tokens")
+    assert (played.column("running") <= limits.slots).all()
+    assert (prefill + decodes <= limits.token_budget).all()
+    assert (prefill + decodes > 0).all()
+    assert (held <= (limits.kv_blocks - 1) * limits.block_size).all()
+    assert (held % limits.block_size == 0).all()
+    assert (held >= limits.block_size).all()
+    np.testing.assert_array_equal(
+        played.column("phase"), np.where((prefill > 0) & (decodes > 0), 0, np.where(prefill > 0, 1, 2))
+    )
+    assert played.loop.free_blocks == played.loop.total_blocks == limits.kv_blocks - 1
+    assert (played.loop.waiting, played.loop.prefilling, played.loop.decoding) == (0, 0, 0)
+    if case.policy in ("v0", "eb"):
+        assert (played.column("phase") != 0).all()
+        check_phases(case, played)
+
+    # Work: every token of every request was produced once, every prompt computed again after a preemption.
+    assert played.column("producing").sum() == outputs.sum()
+    prompts = np.array(case.prompts)[rows[ran]].sum()
+    if not played.column("preempted").any():
+        assert prefill.sum() == prompts
+    assert prefill.sum() >= prompts
+    assert played.column("preempted").sum() == played.request_column("preemptions").sum()
+    # Each producing request adds 1 … o over its life, whatever happens to it.
+    assert played.column("generated_sum").sum() == sum(o * (o + 1) // 2 for o in outputs.tolist())
+    assert played.column("footprint_sum").sum() == sum(
+        case.prompts[row] * o + o * (o + 1) // 2 for row, o in zip(rows.tolist(), outputs.tolist(), strict=True)
+    )
+
+    # Time goes on without a break except where nothing is there to do.
+    starts, durations = played.column("t"), played.column("duration")
+    assert (durations > 0).all()
+    gaps = starts[1:] - (starts + durations)[:-1]
+    if case.due_ns is None:
+        assert (gaps == 0).all()
+        assert not len(starts) or starts[0] == 0
+    else:
+        assert (gaps >= 0).all()
+        assert np.isin(starts[1:][gaps > 0], case.due_ns).all()
+        assert (played.column("waiting")[:-1][gaps > 0] == 0).all()
+
+
+def check_phases(case: Case, played: Played) -> None:
+    """A chunked prompt finishes before the phase ends: each time decodes begin, as many produce as hold a slot."""
+    decoding = played.column("phase") == 2
+    np.testing.assert_array_equal(played.column("decode_requests")[decoding], played.column("running")[decoding])
+
+
+# Slow only where hypothesis shrinks.
+few = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@few
+@given(cases())
+def test_the_loop_equals_the_oracle(case: Case) -> None:
+    oracle, played = case.oracle(), play(case)
+    check_equal(case, oracle, played)
+    check_conservation(case, played)
+
+
+@few
+@given(cases())
+def test_leaping_gives_the_same_bits_as_stepping(case: Case) -> None:
+    one_by_one = play(case, leap=False, every=1)
+    check_same(play(case), one_by_one)
+    check_conservation(case, one_by_one)
+
+
+def seeded_cases() -> Iterator[Case]:
+    for seed in range(150):
+        yield case_of(Seeded(seed), most=80 if seed % 3 else 200)
+
+
+def tally(case: Case, oracle: Oracle) -> Counter[str]:
+    seen: Counter[str] = Counter({f.name: getattr(oracle.counts, f.name) for f in dataclasses.fields(oracle.counts)})
+    modes = [state.mode for state in oracle.states if state is not None]
+    seen["mode_changes"] = sum(a != b for a, b in pairwise(modes))
+    prefilling = [plan.phase is Phase.PREFILL for plan in oracle.plans]
+    if case.policy != "ebplus":
+        seen["gate_closed"] = sum(
+            before and not now and row.waiting > 0 and row.running < case.limits.slots
+            for before, now, row in zip(prefilling, prefilling[1:], oracle.steps, strict=False)
+        )
+    return seen
+
+
+def test_seeded_cases_equal_the_oracle_and_see_everything_happen() -> None:
+    seen: Counter[str] = Counter()
+    for case in seeded_cases():
+        oracle = case.oracle()
+        leapt, stepped = play(case), play(case, leap=False, every=1)
+        check_equal(case, oracle, leapt)
+        check_same(leapt, stepped)
+        check_conservation(case, leapt)
+        seen += tally(case, oracle)
+        seen["leaps"] += len(stepped.chunks) - len(play(case, every=1).chunks)
+    print(dict(seen))
+    floors = ("preemptions", "chunked", "rejected", "mode_changes", "gate_closed", "watermark_held", "leaps")
+    assert all(seen[name] >= 50 for name in floors), seen

@@ -1,0 +1,157 @@
+"""A JSON array read record by record, with the byte at which each ends; never the whole file in memory."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from workloads.errors import WorkloadError
+
+CHUNK_BYTES = 1 << 20
+LONGEST_RECORD = 64 << 20
+_SPACE = re.compile(r"[ \t\r\n]*")
+_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
+_NUMBER_CUT = re.compile(r"(\.\d*)?([eE][+-]?)?")
+_ESCAPE_CUT = re.compile(r"\\?u?[0-9a-fA-F]{0,4}")
+
+
+class Record(NamedTuple):
+    """One element: its number counted from 1, its value, and the offset of the byte after it."""
+
+    number: int
+    value: Any
+    end_byte: int
+
+
+class TruncatedFileError(WorkloadError):
+    """The file ends inside the array: everything up to `last_whole_record` was given out."""
+
+    def __init__(self, path: Path, last_whole_record: int, byte: int) -> None:
+        super().__init__(
+            f"{path}: the file is cut off: its last whole record is number {last_whole_record}, "
+            f"which ends at byte {byte}; fetch it again, or take what is whole with allow_truncated=true"
+        )
+        self.last_whole_record = last_whole_record
+        self.byte = byte
+
+
+def _cut_short(error: json.JSONDecodeError, text: str) -> bool:
+    """Whether more text could still mend this error: it stands at the very end of what was read."""
+    tail = text[error.pos :].rstrip(" \t\r\n")
+    if error.msg.startswith("Unterminated string"):
+        return True
+    if "escape" in error.msg:
+        return _ESCAPE_CUT.fullmatch(tail) is not None
+    return any(word.startswith(tail) for word in _WORDS) or _NUMBER_CUT.fullmatch(tail) is not None
+
+
+class _Window:
+    """The text read and not yet consumed; `byte` is the offset in the file of its first character."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        # A stray byte becomes a lone surrogate: the record stays readable, its text is not valid Unicode.
+        self.decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self.text, self.at, self.byte, self.ended = "", 0, 0, False
+
+    def more(self) -> bool:
+        """Read on, at least as much again as is held (so re-reading stays linear); False at the end."""
+        if self.ended:
+            return False
+        chunk = self.file.read(max(CHUNK_BYTES, len(self.text) - self.at))
+        self.ended = not chunk
+        self.text = self.text[self.at :] + self.decoder.decode(chunk, final=self.ended)
+        self.at = 0
+        return True
+
+    def step(self, to: int) -> None:
+        self.byte += len(self.text[self.at : to].encode("utf-8", "surrogateescape"))
+        self.at = to
+
+    def peek(self) -> str:
+        """The next character that is no white space; "" at the end of the file."""
+        while True:
+            self.step(_SPACE.match(self.text, self.at).end())  # type: ignore[union-attr]
+            if self.at < len(self.text):
+                return self.text[self.at]
+            if not self.more():
+                return ""
+
+    def value(self) -> Any | None:
+        """The next JSON value as a one-element list; None where the file ends inside it."""
+        decoder = json.JSONDecoder()
+        while True:
+            try:
+                value, end = decoder.raw_decode(self.text, self.at)
+            except json.JSONDecodeError as error:
+                if not _cut_short(error, self.text):
+                    raise
+            else:
+                # A number that touches the end of what was read may go on.
+                if end < len(self.text) or self.text[end - 1] in '}]"':
+                    self.step(end)
+                    return [value]
+            if len(self.text) - self.at > LONGEST_RECORD:
+                raise ValueError(f"it is longer than {LONGEST_RECORD} characters")
+            if not self.more():
+                return None
+
+
+def read_array(path: Path) -> Iterator[Record]:
+    """The elements of the JSON array in a file, one by one.
+
+    Raises TruncatedFileError where the file ends before the array does, and WorkloadError with record and
+    byte where it is empty, not an array, or garbage.
+    """
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise WorkloadError(f"{path}: cannot be read: {error.strerror}") from None
+    with file:
+        window = _Window(file)
+        number = end = 0
+
+        def corrupt(what: str, byte: int) -> WorkloadError:
+            return WorkloadError(
+                f"{path}: corrupt at byte {byte}, in or after record {number + 1}: {what}; fetch it again"
+            )
+
+        window.peek()
+        if window.text.startswith("\ufeff"):
+            window.step(1)
+        first = window.peek()
+        if not first:
+            raise WorkloadError(f"{path} is empty: nothing to replay")
+        if first != "[":
+            raise WorkloadError(f"{path}: not a JSON array: byte {window.byte} is {first!r}, not '['")
+        window.step(window.at + 1)
+        end = window.byte
+        following = window.peek()
+        while following and following != "]":
+            try:
+                value = window.value()
+            except json.JSONDecodeError as error:
+                before = window.text[window.at : error.pos].encode("utf-8", "surrogateescape")
+                raise corrupt(error.msg, window.byte + len(before)) from None
+            except (ValueError, RecursionError) as error:
+                raise corrupt(f"it cannot be read: {error}", window.byte) from None
+            if value is None:
+                break
+            number, end = number + 1, window.byte
+            yield Record(number, value[0], end)
+            following = window.peek()
+            if following == ",":
+                window.step(window.at + 1)
+                if (following := window.peek()) == "]":
+                    raise corrupt("a comma before the closing ']'", window.byte)
+            elif following and following != "]":
+                raise corrupt("expecting ',' or ']'", window.byte)
+        if following != "]":
+            raise TruncatedFileError(path, number, end)
+        window.step(window.at + 1)
+        if window.peek():
+            raise corrupt("text after the array's end", window.byte)

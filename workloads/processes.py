@@ -1,0 +1,199 @@
+"""The arrival processes a user can name, read from text and written back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from workloads import options
+from workloads.errors import WorkloadError
+from workloads.options import Option
+
+
+def _text(value: Any) -> str:
+    return "/".join(map(repr, value)) if isinstance(value, tuple) else repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Canonical:
+    @property
+    def canonical(self) -> str:
+        """The arrival as text that `parse_arrival` reads back as itself."""
+        told = {f.name.rstrip("_"): getattr(self, f.name) for f in fields(self)}
+        return f"{NAMES[type(self)]}:{','.join(f'{key}={_text(told[key])}' for key in sorted(told))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Closed(_Canonical):
+    """At most `concurrency` requests in flight, in the trace's order; the next leaves as one ends."""
+
+    concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson(_Canonical):
+    """Independent exponential gaps; `rate` in requests/s. The end is not pinned to n/rate."""
+
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(_Canonical):
+    """Equal gaps; `rate` in requests/s."""
+
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gamma(_Canonical):
+    """Independent gamma gaps of mean 1/`rate` and coefficient of variation `cv` (burstiness 1/cv²)."""
+
+    rate: float
+    cv: float
+
+
+@dataclass(frozen=True, slots=True)
+class FromTrace(_Canonical):
+    """The trace's own timestamps, times `scale`: 0.5 is twice as fast."""
+
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp(_Canonical):
+    """Poisson whose rate goes linearly `from_` → `to` in `seconds`, then stays at `to`."""
+
+    from_: float
+    to: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Phases(_Canonical):
+    """Poisson with one rate a phase, each `seconds` long; the last rate goes on."""
+
+    rates: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+
+Arrival = Closed | Poisson | Constant | Gamma | FromTrace | Ramp | Phases
+NAMES: dict[type, str] = {
+    Closed: "closed",
+    Poisson: "poisson",
+    Constant: "constant",
+    Gamma: "gamma",
+    FromTrace: "trace",
+    Ramp: "ramp",
+    Phases: "phases",
+}
+_RATE = Option("rate", float, 0.0, "requests per second")
+ARRIVALS: dict[str, tuple[Option, ...]] = {
+    "closed": (Option("concurrency", int, 0, "requests in flight"),),
+    "poisson": (_RATE,),
+    "constant": (_RATE,),
+    "gamma": (
+        Option("cv", float, 0.0, "coefficient of variation of the gaps"),
+        Option("burstiness", float, 0.0, "1/cv²"),
+        _RATE,
+    ),
+    "trace": (Option("scale", float, 1.0, "the trace's times are multiplied by this"),),
+    "ramp": (
+        Option("from", float, None, "rate at the start, requests per second", 0),
+        Option("to", float, None, "rate at the end and after it"),
+        Option("seconds", float, None, "length of the ramp"),
+    ),
+    "phases": (
+        Option("rates", str, None, "one rate a phase: rates=5/50/5"),
+        Option("seconds", str, None, "one length a phase: seconds=60/30/60"),
+    ),
+}
+
+
+def _positive(text: str, name: str, value: float) -> float:
+    if not value > 0:
+        raise WorkloadError(f"arrival {text}: {name} is {value:g}; it must be above 0")
+    return value
+
+
+def _list(text: str, name: str, value: str) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(part) for part in value.split("/"))
+    except ValueError:
+        raise WorkloadError(f"arrival {text}: {name}={value} is not a list such as 5/50/5") from None
+    if not all(math.isfinite(number) and number >= 0 for number in numbers):
+        raise WorkloadError(f"arrival {text}: {name}={value} has a value that is negative or not finite")
+    return numbers
+
+
+def _shape(text: str, cv: float) -> float:
+    if not 1e-3 <= cv <= 1e3:
+        raise WorkloadError(f"arrival {text}: cv is {cv:g}; it must be 0.001 to 1000 (constant has none)")
+    return cv
+
+
+def _gamma(text: str, values: Mapping[str, Any], given: Mapping[str, str], rate: float) -> Gamma:
+    if ("cv" in given) == ("burstiness" in given):
+        raise WorkloadError(f"arrival {text}: give one of cv=… and burstiness=… (cv = 1/sqrt(burstiness))")
+    if "cv" in given:
+        return Gamma(rate, _shape(text, _positive(text, "cv", values["cv"])))
+    return Gamma(rate, _shape(text, 1.0 / math.sqrt(_positive(text, "burstiness", values["burstiness"]))))
+
+
+def _phases(text: str, values: Mapping[str, Any]) -> Phases:
+    rates, seconds = _list(text, "rates", values["rates"]), _list(text, "seconds", values["seconds"])
+    if len(rates) != len(seconds):
+        raise WorkloadError(f"arrival {text}: {len(rates)} rates and {len(seconds)} seconds: give one of each a phase")
+    _positive(text, "the last rate, which goes on,", rates[-1])
+    for length in seconds:
+        _positive(text, "the length of a phase", length)
+    return Phases(rates, seconds)
+
+
+def parse_arrival(text: str, *, rate: float | None = None, concurrency: int | None = None) -> Arrival:
+    """The arrival of `poisson`, `gamma:cv=2`, … with the rate (requests/s) or concurrency given apart.
+
+    An empty text is `poisson` where there is a rate and `closed` where there is a concurrency. Raises
+    WorkloadError for an unknown name (with the nearest), a rate or shape that is not above 0, a rate and a
+    concurrency together, and one that the process does not take.
+    """
+    if rate is not None and concurrency is not None:
+        raise WorkloadError("give a rate (open loop) or a concurrency (closed loop), not both")
+    text = text or ("poisson" if rate is not None else "closed")
+    name, given = options.split(text)
+    if name not in ARRIVALS:
+        near = options.suggest(name, ARRIVALS)
+        raise WorkloadError(f"unknown arrival {name!r}{near}: known are {', '.join(ARRIVALS)}")
+    known = ARRIVALS[name]
+    for key, value in (("rate", rate), ("concurrency", concurrency)):
+        if value is None:
+            continue
+        if key not in {option.name for option in known}:
+            raise WorkloadError(f"arrival {text} takes no {key}: leave it out, or choose another arrival")
+        if key in given:
+            raise WorkloadError(f"arrival {text}: {key} is given twice")
+        given[key] = repr(value)
+    values = options.read(f"arrival {name}", known, given)
+    if "rate" in values:
+        if "rate" not in given:
+            raise WorkloadError(f"arrival {text} needs a rate in requests per second")
+        _positive(text, "rate", values["rate"])
+    match name:
+        case "closed":
+            if values["concurrency"] < 1:
+                raise WorkloadError(f"arrival {text} needs a concurrency of 1 or more")
+            return Closed(values["concurrency"])
+        case "poisson":
+            return Poisson(values["rate"])
+        case "constant":
+            return Constant(values["rate"])
+        case "gamma":
+            return _gamma(text, values, given, values["rate"])
+        case "trace":
+            return FromTrace(_positive(text, "scale", values["scale"]))
+        case "ramp":
+            _positive(text, "to", values["to"])
+            return Ramp(values["from"], values["to"], _positive(text, "seconds", values["seconds"]))
+        case _:
+            return _phases(text, values)

