@@ -35,7 +35,7 @@ class AppendLog:
         self._stream = pa.ipc.new_stream(self._pending, schema)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Append one batch with the log's columns; OSError where it cannot, and then nothing of it stays."""
+        """Append one batch with the log's columns; where that fails nothing of it stays."""
         self._stream.write_batch(conform(batch, self.schema))
         data = memoryview(self._pending.getvalue())
         self._pending.seek(0)
@@ -44,7 +44,7 @@ class AppendLog:
         try:
             while data:
                 data = data[os.write(self._file.fileno(), data) :]
-        except OSError:
+        except BaseException:
             os.ftruncate(self._file.fileno(), self._bytes)
             raise
         self._bytes += size

@@ -30,7 +30,9 @@ _SECRET_FLAGS = frozenset({"-H"})
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<user>[^/@\s]*@)?(?P<rest>[^?#\s]*)(?P<tail>[?#]\S*)?", re.I)
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_][\w-]*)(?P<sign>\s*[=:]\s*)(?P<value>[^\s,;&]+)")
-_KNOWN_SHAPES = re.compile(r"\b(?:hf_|sk-|ghp_|github_pat_|xox[abp]-)[\w-]{8,}|\b(?:Bearer|Basic)\s+\S+", re.I)
+_KNOWN_SHAPES = re.compile(
+    r"\b(?:hf_|sk-|ghp_|github_pat_|xox[abp]-)[\w-]{8,}|\bBearer\s+\S{6,}|(?<=Authorization: )\S.*", re.I
+)
 
 
 def collect(argv: Sequence[str] | None = None) -> dict[str, Any]:
@@ -119,6 +121,8 @@ def mask(text: str) -> str:
 def is_secret(name: str) -> bool:
     """Whether the value of an option or variable of this name may be a secret."""
     plain = re.sub(r"([a-z])([A-Z])", r"\1-\2", name.strip("-")).replace("_", "-").lower()
+    # A count of tokens is none, nor is what something costs or takes per token.
+    plain = plain.replace("per-token", "")
     return plain not in _HARMLESS and any(word in _SECRET_WORDS for word in plain.split("-"))
 
 

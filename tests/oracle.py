@@ -82,6 +82,7 @@ class Counts:
     watermark_held: int = 0  # admissions that the watermark alone put off
     starved_chunks: int = 0  # prompts under way that found no block
     empty_prefills: int = 0  # prefill steps that came back empty and decoded instead
+    starved_prefills: int = 0  # of these, the ones whose chunk found no block
 
 
 class Oracle:
@@ -105,6 +106,7 @@ class Oracle:
         self.block_size = limits.block_size
         self.total_blocks = limits.kv_blocks - 1  # one is the null block
         self.watermark_blocks = int(limits.watermark * limits.kv_blocks)
+        self.free_blocks = self.waiting = self.prefilling = self.decoding = 0  # counted anew before each ask
         self.now = 0
         self.sent = 0
         self.running: list[Request] = []
@@ -115,23 +117,7 @@ class Oracle:
         self.plans: list[StepPlan] = []
         self.counts = Counts()
 
-    # What a policy may look at.
-
-    @property
-    def free_blocks(self) -> int:
-        return self.total_blocks - sum(request.blocks for request in self.running)
-
-    @property
-    def waiting(self) -> int:
-        return len(self.queue)
-
-    @property
-    def prefilling(self) -> int:
-        return sum(request.prefilling for request in self.running)
-
-    @property
-    def decoding(self) -> int:
-        return sum(not request.prefilling for request in self.running)
+    # What a policy may look at besides the counts.
 
     def waiting_tokens(self) -> Iterator[int]:
         return iter([request.context for request in self.queue])
@@ -181,6 +167,10 @@ class Oracle:
                 self.queue.append(request)
 
     def step(self) -> None:
+        self.waiting = len(self.queue)
+        self.prefilling = sum(request.prefilling for request in self.running)
+        self.decoding = len(self.running) - self.prefilling
+        self.free_blocks = self.unheld_blocks()
         plan = self.policy.plan(self)
         self.plans.append(plan)
         self.states.append(self.policy.state())
@@ -196,10 +186,11 @@ class Oracle:
                 scheduled += self.admit(plan.admit, scheduled)
             if not scheduled:
                 self.counts.empty_prefills += 1
+                self.counts.starved_prefills += preempted
                 scheduled, more = self.continue_running(list(self.running))
                 preempted += more
         else:
-            assert not self.prefilling, "a decode phase with a prompt half computed"
+            assert not any(request.prefilling for request in self.running), "a decode phase with a prompt half computed"
             scheduled, preempted = self.continue_running(list(self.running))
         assert scheduled, "a step without work: the engine would spin"
         self.execute(scheduled, preempted)
@@ -229,9 +220,9 @@ class Oracle:
         while self.queue and budget and len(self.running) < self.slots and len(admitted) < at_most:
             request = self.queue[0]
             need = self.blocks_for(request.context)
-            if need > self.free_blocks:
+            if need > self.unheld_blocks():
                 break
-            if self.running and need + self.watermark_blocks > self.free_blocks:
+            if self.running and need + self.watermark_blocks > self.unheld_blocks():
                 self.counts.watermark_held += 1
                 break
             del self.queue[0]
@@ -247,13 +238,16 @@ class Oracle:
             budget -= tokens
         return admitted
 
+    def unheld_blocks(self) -> int:
+        return self.total_blocks - sum(request.blocks for request in self.running)
+
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
 
     def grow(self, request: Request, tokens: int) -> bool:
         """Gives the request the blocks for this many more tokens; False where there are not enough."""
         more = self.blocks_for(request.computed + tokens) - request.blocks
-        if more > self.free_blocks:
+        if more > self.unheld_blocks():
             return False
         request.blocks += more
         return True

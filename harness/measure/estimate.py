@@ -17,7 +17,7 @@ class Estimate:
     `influence` has mean 0 and one entry a unit (a request, a share of the work); the log of the statistic
     moves by their mean when the units are drawn again. `units` ascend and name them, so that the same
     request, or the same share of the work, meets itself in another arm. `overlap` is a request's mean stay
-    as a share of the run: blocks span three of them.
+    as a share of the run, of which blocks span three; 0 where the units are stretches of time already.
     """
 
     value: float

@@ -39,10 +39,10 @@ A distribution has mean, p50, p90, p95, p99 (numpy's rule "linear"), max and cou
 values: p50 2, p90 10, p95 20, p99 100; with fewer it is null. `low` and `high` are the 95 % interval of the value,
 or of a distribution's mean, from within the run: the circular block bootstrap over requests in the order of the
 stream (for a rate: over up to 1,000 equal shares of the finished work), on the log scale, with Student's t for the
-number of blocks. A block has the length that Politis and White choose and spans at least three mean stays of a
-request, since requests that are served together share the engine's luck. The bootstrap's variance is used in closed
-form (infinitely many resamples), so there is no seed. With fewer than ten units, and for latencies where a stay is
-more than a ninth of the run, the interval is null: repeat such a run with `--repeat`.
+number of blocks. A block has the length that Politis and White choose, at most a tenth of the run; for latencies it
+spans at least three mean stays of a request, since requests that are served together share the engine's luck. The
+bootstrap's variance is used in closed form (infinitely many resamples), so there is no seed. With fewer than ten
+units, and for latencies where a stay is more than a ninth of the run, the interval is null: use `--repeat`.
 
 Fairness and profit (gap_mean, gap_p99, gap_max, violation_share, excess_mean, externality, externality_per_token,
 profit_tokenstep, profit_money, makespan_steps) are not computed yet and absent from every summary.

@@ -66,16 +66,15 @@ def measure(table: Any, steps: Any | None, spec: RunSpec, closed_loop: bool) -> 
         "total_throughput": work.tokens(requests, done, prompt=True),
     }
     start, end = span(requests)
-    stay = _mean_stay(requests)
-    share = stay / (end - start) if end > start else 0.0
-    samples = {name: dataclasses.replace(one, overlap=share) for name, one in samples.items()}
-    rates = {name: one.rate(start, end, stay) for name, one in works.items()}
+    stay = _mean_stay(requests) / (end - start) if end > start else 0.0
+    samples = {name: dataclasses.replace(one, overlap=stay) for name, one in samples.items()}
+    rates = {name: one.rate(start, end) for name, one in works.items()}
     if spec.slo:
         good = work.completions(requests, done & within(requests, since, spec.slo))
-        rates["goodput"] = good.rate(start, end, stay)
+        rates["goodput"] = good.rate(start, end)
     for name, one in works.items():
-        rates[f"{name}_steady"] = one.rate(window.start, window.end, stay) if window else None
-    return Measured(requests, window, share, rates, samples)
+        rates[f"{name}_steady"] = one.rate(window.start, window.end) if window else None
+    return Measured(requests, window, stay, rates, samples)
 
 
 def span(requests: Requests) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from harness.measure.columns import NANOSECONDS, Bools, Requests
 from harness.measure.estimate import Estimate, ratio_of_sums
-from harness.measure.statistics import LEAST_UNITS, LONGEST_STAY, Floats, Ints
+from harness.measure.statistics import LEAST_UNITS, Floats, Ints
 
 # Shares of the work that an interval is made from: enough for the blocks, few enough to hold many requests.
 MOST_SHARES = 1000
@@ -33,8 +33,8 @@ class Work:
         part = np.where(time >= self.end, 1.0, np.clip((time - self.start) / length, 0.0, 1.0))
         return float(np.sum(self.jump * (self.start <= time) + self.spread * part))
 
-    def rate(self, start: int, end: int, stay: float) -> Estimate | None:
-        """Units per second from `start` to `end`, ns, `stay` being a request's mean one; None where that is no span.
+    def rate(self, start: int, end: int) -> Estimate | None:
+        """Units per second from `start` to `end`, ns; None where that is no span.
 
         Its units are equal shares of the work in their order: the rate is the number of shares over the sum
         of the times they took, and the n-th share in one arm meets the n-th in another.
@@ -53,11 +53,8 @@ class Work:
         wanted = total[-1] * np.arange(1, shares) / shares
         reached = np.interp(wanted, total, np.linspace(0.0, seconds, len(total)))
         took = np.diff(np.concatenate(([0.0], reached, [seconds])))
-        # A run of few stays still gets its interval from three blocks: unlike latencies, a rate of equal arms
-        # then stays within it.
-        overlap = min(stay / (end - start), LONGEST_STAY)
-        share = ratio_of_sums(np.arange(shares, dtype=np.int64), np.ones(shares), took, overlap)
-        return Estimate(value, share.units, share.influence, overlap)
+        share = ratio_of_sums(np.arange(shares, dtype=np.int64), np.ones(shares), took)
+        return Estimate(value, share.units, share.influence)
 
     def _finished(self, start: int, end: int) -> Floats:
         """The work of requests that end by each of EDGES + 1 equidistant times from `start` to `end`.

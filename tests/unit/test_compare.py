@@ -12,8 +12,11 @@ from harness.comparable import arms
 from harness.compare import BETTER, NO_DIFFERENCE, WORSE, Comparison, compare
 from harness.errors import UserError
 from harness.fail_on import parse_fail_on
+from harness.measure.estimate import within_run_ratio
+from harness.measure.measured import measure
+from harness.records import REQUESTS, STEPS
 from harness.runs import load_run
-from tests.runfactory import SPEC, request, toy_run, write_run, write_toy
+from tests.runfactory import SPEC, request, table_of, toy_run, write_run, write_toy
 
 
 def test_a_run_against_itself_shows_no_difference(tmp_path: Path) -> None:
@@ -306,3 +309,20 @@ def test_a_run_of_few_stays_gives_latencies_no_interval(tmp_path: Path) -> None:
     assert "use --repeat" in found.notes[0]
     assert (found.rows["ttft_s"].low, found.rows["ttft_s"].word) == (None, NO_DIFFERENCE)
     assert found.rows["output_throughput"].low is not None
+
+
+@pytest.mark.parametrize(("n", "concurrency"), [(400, 64), (400, 8)])
+def test_rates_of_equal_arms_are_seldom_told_apart_however_few_stays(n: int, concurrency: int) -> None:
+    told = 0
+    for trial in range(60):
+        arms_ = []
+        for arm in range(2):
+            requests, steps = toy_run(n, 1000 * arm + trial, stream_seed=trial, concurrency=concurrency)
+            arms_.append(measure(table_of(REQUESTS, requests), table_of(STEPS, steps), SPEC, True))
+        left, right = (one.rates["output_throughput"] for one in arms_)
+        assert left is not None
+        assert right is not None
+        ratio = within_run_ratio(left, right, paired=True)
+        assert ratio is not None
+        told += ratio.p < 0.05
+    assert told / 60 <= 0.10

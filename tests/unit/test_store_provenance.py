@@ -43,7 +43,9 @@ def test_the_home_directory_is_not_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_secret_names() -> None:
     assert all(map(is_secret, ["apiKey", "API_KEY", "--hf-token", "Authorization", "client_secret", "x-headers"]))
-    assert not any(map(is_secret, ["tokenizer", "token-budget", "prompt_tokens", "monkey", "author", "k"]))
+    assert not any(
+        map(is_secret, ["tokenizer", "token-budget", "prompt_tokens", "monkey", "author", "k", "parameters_per_token"])
+    )
 
 
 def test_scrub_reaches_every_text() -> None:
@@ -52,7 +54,8 @@ def test_scrub_reaches_every_text() -> None:
 
 
 def test_plain_text_stays() -> None:
-    line = "mixed-step cost of this pair is assumed: 1.5 x the sum; see docs"
+    assert mask("Authorization: Basic dXNlcjpwdw== x") == f"Authorization: {MASK}"
+    line = "Basic assumption: mixed-step cost of this pair is assumed: 1.5 x the sum; see docs"
     assert mask(line) == line
 
 
