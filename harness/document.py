@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.comparable import arms
 from harness.measure.metrics import METRICS, Metric
+from harness.measure.verdict import LEVELS
 from harness.runs import Run
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def compare_table(comparison: Comparison, percentiles: bool = False) -> Renderab
 
 
 def run_table(runs: Sequence[Run]) -> RenderableType:
-    """Several runs side by side, a line an arm: the first repeat's numbers, and how many repeats there are."""
+    """Several runs side by side, a line an arm: means over its repeats, all its failures, its worst verdict."""
     from rich.table import Table
     from rich.text import Text
 
@@ -177,24 +178,27 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("verdict")
     for arm in arms(runs):
-        document = run_document(arm[0])
-        metrics = document["metrics"]
-
-        def cell(name: str, key: str, scale: float = 1.0, metrics: dict[str, Any] = metrics) -> str:
-            return _number(metrics.get(name, {}).get(key), scale)
-
-        repeats = f" ×{len(arm)}" if len(arm) > 1 else ""
+        documents = [run_document(run) for run in arm]
+        repeats = f" (mean of {len(arm)})" if len(arm) > 1 else ""
+        level = max((run.level for run in arm), key=LEVELS.index)
         table.add_row(
             Text(arm[0].spec.policy + repeats),
-            cell("output_throughput", "value"),
-            cell("request_throughput", "value"),
-            cell("ttft_s", "p50"),
-            cell("ttft_s", "p99"),
-            cell("itl_s", "p99", 1000),
-            str(document["counts"]["failed"]),
-            Text(arm[0].level, style=_WORD_STYLE.get(arm[0].level, "")),
+            _mean(documents, "output_throughput", "value"),
+            _mean(documents, "request_throughput", "value"),
+            _mean(documents, "ttft_s", "p50"),
+            _mean(documents, "ttft_s", "p99"),
+            _mean(documents, "itl_s", "p99", 1000),
+            str(sum(document["counts"]["failed"] for document in documents)),
+            Text(level, style=_WORD_STYLE.get(level, "")),
         )
     return table
+
+
+def _mean(documents: Sequence[dict[str, Any]], name: str, key: str, scale: float = 1.0) -> str:
+    values = [document["metrics"].get(name, {}).get(key) for document in documents]
+    if None in values:
+        return "-"
+    return _number(sum(values) / len(values), scale)
 
 
 def _kind(run: Run) -> str:

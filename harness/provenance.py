@@ -29,7 +29,8 @@ _HARMLESS = frozenset({"token-budget", "token-budgets"})
 _SECRET_FLAGS = frozenset({"-H"})
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<user>[^/@\s]*@)?(?P<rest>[^?#\s]*)(?P<tail>[?#]\S*)?", re.I)
-_ASSIGNED = re.compile(r"(?P<name>[A-Za-z_][\w-]*)(?P<sign>\s*[=:]\s*)(?P<value>[^\s,;&]+)")
+# One sign after the other: in `sharegpt:token=x` the name of the value is `token`.
+_ASSIGNED = [re.compile(rf"(?P<name>[A-Za-z_][\w-]*)(?P<sign>\s*{sign}\s*)(?P<value>[^\s,;&]+)") for sign in "=:"]
 _KNOWN_SHAPES = re.compile(
     r"\b(?:hf_|sk-|ghp_|github_pat_|xox[abp]-)[\w-]{8,}|\bBearer\s+\S{6,}|(?<=Authorization: )\S.*", re.I
 )
@@ -113,7 +114,8 @@ def mask(text: str) -> str:
     if sign and text.startswith("-"):
         # An option's value may hold an assignment of its own (`--workload=sharegpt:token=x`).
         return f"{head}={MASK}" if is_secret(head) else f"{head}={mask(value)}"
-    text = _ASSIGNED.sub(assigned, text)
+    for pattern in _ASSIGNED:
+        text = pattern.sub(assigned, text)
     home = os.path.expanduser("~")
     return text.replace(home, "~") if len(home) > 1 else text
 

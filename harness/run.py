@@ -71,6 +71,7 @@ def run(
         spec,
         kind="simulated",
         provenance=collect(argv) | provenance_of(prepared, limits),
+        planned_requests=len(prepared.stream.trace),
         notes=notes_of(prepared),
         degraded=list(prepared.pair.degraded),
     )

@@ -24,6 +24,7 @@ from harness.provenance import MASK, collect, is_secret, mask, mask_command, scr
         (["--workload", "sharegpt:path=a,token=s3cret"], ["--workload", f"sharegpt:path=a,token={MASK}"]),
         (["--workload=sharegpt:path=a,token=s3cret"], [f"--workload=sharegpt:path=a,token={MASK}"]),
         (["--url", "http://me:s3cret@host:8000/v1?a=s3cret#x"], ["--url", f"http://{MASK}@host:8000/v1?{MASK}"]),
+        (["--workload", "sharegpt:token=s3cret,path=a"], ["--workload", f"sharegpt:token={MASK},path=a"]),
         (["--url=https://host/v1"], ["--url=https://host/v1"]),
         (["hf_s3cretS3cret"], [MASK]),
         (["--token-budget", "14336"], ["--token-budget", "14336"]),
