@@ -171,7 +171,10 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=" and ".join(sorted({_kind(run) for run in runs})), box=None, pad_edge=False)
+    title = " and ".join(sorted({_kind(run) for run in runs}))
+    if any(len(arm) > 1 for arm in arms(runs)):
+        title += ", means of the repeats"
+    table = Table(title=title, box=None, pad_edge=False)
     table.title_justify, table.header_style = "left", "bold"
     table.add_column("policy", overflow="fold")
     for column in ("tok/s", "req/s", "TTFT p50 s", "p99 s", "ITL p99 ms", "failed"):
@@ -179,7 +182,7 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
     table.add_column("verdict")
     for arm in arms(runs):
         documents = [run_document(run) for run in arm]
-        repeats = f" (mean of {len(arm)})" if len(arm) > 1 else ""
+        repeats = f" ×{len(arm)}" if len(arm) > 1 else ""
         level = max((run.level for run in arm), key=LEVELS.index)
         table.add_row(
             Text(arm[0].spec.policy + repeats),

@@ -17,6 +17,7 @@ from harness.comparable import arms
 from harness.compare import compare_runs
 from harness.document import run_table
 from harness.errors import UserError
+from harness.measure.verdict import LEVELS
 from harness.plan import ENGINES, Asked, canonical_policies, plan_runs, read_arrival, read_slo
 from harness.profile_table import nearest
 from harness.run import notes_of, prepare, rows_of, run
@@ -107,6 +108,10 @@ class RunSession:
             label = group[0].manifest["provenance"].get("trace_label", workload)
             console.print(f"\n{workload if label == workload else f'{workload} [{label}]'} on {gpu}", markup=False)
             console.print(run_table(group))
+            for arm in arms(group):
+                worst = max(arm, key=lambda one: LEVELS.index(one.level))
+                for reason in worst.manifest["verdict"]["reasons"]:
+                    console.print(f"  {worst.spec.policy} {reason}", markup=False)
             if self.interrupted:
                 continue
             first, *others = sorted(arms(group), key=lambda arm: self._policies.index(arm[0].spec.policy))

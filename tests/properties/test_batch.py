@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -544,14 +545,90 @@ def test_seeded_cases_equal_the_oracle_and_see_everything_happen() -> None:
         seen += tally(case, oracle)
         seen["leaps"] += len(stepped.chunks) - len(play(case, every=1).chunks)
     print(dict(seen))
-    floors = (
-        "preemptions",
-        "chunked",
-        "rejected",
-        "mode_changes",
-        "gate_closed",
-        "watermark_held",
-        "empty_prefills",
-        "leaps",
+    floors = {
+        "preemptions": 50,
+        "chunked": 50,
+        "rejected": 50,
+        "mode_changes": 50,
+        "gate_closed": 50,
+        "watermark_held": 50,
+        "starved_chunks": 50,
+        "empty_prefills": 50,
+        "starved_prefills": 5,
+        "leaps": 50,
+    }
+    assert {name: seen[name] for name, floor in floors.items() if seen[name] < floor} == {}
+
+
+@few
+@given(cases())
+def test_the_same_case_gives_the_same_rows(case: Case) -> None:
+    check_same(play(case), play(case, every=3))
+
+
+@few
+@given(cases(), st.floats(0, 1))
+def test_nothing_is_sent_after_the_time_is_up_and_what_is_in_flight_ends(case: Case, share: float) -> None:
+    whole = play(case)
+    case = dataclasses.replace(case, max_duration_s=share * whole.loop.drain().now_ns / 1e9)
+    assert case.max_duration_s is not None
+    oracle, played = case.oracle(), play(case)
+    check_equal(case, oracle, played)
+    check_same(played, play(case, leap=False))
+    assert (played.request_column("sent") <= round(case.max_duration_s * 1e9)).all()
+    assert sorted(played.request_column("row").tolist()) == list(range(played.loop.sent))
+    assert played.loop.free_blocks == played.loop.total_blocks
+    if case.due_ns is not None:
+        assert played.loop.sent == sum(due <= round(case.max_duration_s * 1e9) for due in case.due_ns)
+
+
+def tight(policy: str, options: dict[str, str], prompts: Sequence[int], outputs: Sequence[int], **limits: int) -> Case:
+    """All requests at once against a KV cache that holds the largest of them and no more, unless told otherwise."""
+    block_size = limits.get("block_size", 16)
+    largest = max(p + o for p, o in zip(prompts, outputs, strict=True))
+    given = {"slots": 4, "token_budget": 64, "kv_blocks": 1 + -(-largest // block_size)} | limits
+    return Case(
+        tuple(prompts),
+        tuple(outputs),
+        (0,) * len(prompts),
+        1,
+        EngineLimits(**given),
+        policy,
+        tuple(options.items()),
+        CHEAP_PREFILL,
+        MODELS[0],
     )
-    assert all(seen[name] >= 50 for name in floors), seen
+
+
+NAMED: tuple[tuple[str, dict[str, str]], ...] = (
+    ("v0", {}),
+    ("v1", {}),
+    ("eb", {"k": "1"}),
+    ("eb", {"theta": "0.99"}),
+    ("eb", {"update_every": "1"}),
+    ("ebplus", {"delta": "-1", "update_every": "1", "cooldown": "1"}),
+    ("ebplus", {"delta": "1", "update_every": "1", "cooldown": "1"}),
+)
+
+
+@pytest.mark.parametrize(("policy", "options"), NAMED, ids=lambda value: str(value))
+@pytest.mark.parametrize("slots", [1, 2, 7])
+def test_no_request_waits_for_ever(policy: str, options: dict[str, str], slots: int) -> None:
+    rng = random.Random(slots)
+    few, many = [rng.randint(1, 50) for _ in range(60)], [rng.randint(1, 60) for _ in range(60)]
+    for case in (
+        tight(policy, options, few, many, slots=slots),
+        tight(policy, options, [1000 if i % 7 == 0 else 3 for i in range(60)], many, slots=slots),  # giant prompts
+        tight(policy, options, few, [1] * 60, slots=slots),  # no decode at all
+        tight(policy, options, [1] * 60, [1] * 60, slots=slots, block_size=1),  # a cache of two tokens
+        tight(policy, options, few, many, slots=slots, token_budget=slots),  # a token a slot
+        tight(policy, options, few, many, slots=slots, token_budget=4096, kv_blocks=4096),
+        tight(policy, options, [5], [3], slots=slots),  # fewer requests than k
+    ):
+        for now in (case, dataclasses.replace(case, due_ns=None, concurrency=2 * slots)):
+            for k in (now.options, (("k", str(slots)),)):
+                tried = now if policy != "eb" else dataclasses.replace(now, options=k)
+                oracle, played = tried.oracle(), play(tried)
+                check_equal(tried, oracle, played)
+                check_conservation(tried, played)
+                assert (played.request_column("finish") == LENGTH).all()
