@@ -75,6 +75,10 @@ _CONTROL = (
 )
 
 
+# With a fixed k only the estimate behind the KV reserve is left to shape.
+_WITH_FIXED_K = ("update_every", "window")
+
+
 def _control(options: Mapping[str, Any]) -> ControlOptions:
     control = ControlOptions(**{option.name: options[option.name] for option in _CONTROL})
     if control.theta_min > control.theta_max:
@@ -96,6 +100,11 @@ def _eb(options: dict[str, Any], setting: Setting) -> Policy:
         k = max(1, math.floor(theta * setting.slots + 1e-9))  # 0.29 · 100 is 28.999… in doubles
     if k is None:
         return Exclusive(_online(options, setting))
+    for option in _CONTROL:
+        if option.name not in _WITH_FIXED_K and options[option.name] != option.default:
+            raise PolicyError(
+                f"eb: {option.name} shapes the online threshold and does nothing with a fixed k: leave out one"
+            )
     if k > setting.slots:
         raise PolicyError(
             f"eb: k={k} is above the {setting.slots} slots: it could never be reached; lower k or raise --slots"

@@ -59,7 +59,7 @@ class Exclusive:
 
     def _triggered(self, view: View, target: Target) -> bool:
         batch = target.slots if self._n_eff is None else min(self._n_eff, target.slots)
-        threshold = max(1, target.k * batch // target.slots)
+        threshold = _threshold(target, self._n_eff)
         return view.waiting >= threshold and batch - view.decoding >= threshold
 
     def _admissible(self, view: View, target: Target) -> int:
@@ -103,12 +103,19 @@ class Exclusive:
         return self._state
 
 
+def _threshold(target: Target, n_eff: int | None) -> int:
+    """Free slots that trigger a prefill phase: k of N, or its share of the batch that stands in for N."""
+    if n_eff is None:
+        return target.k
+    return max(1, target.k * min(n_eff, target.slots) // target.slots)
+
+
 def state_of(target: Target | None, n_eff: int | None = None) -> PolicyState:
     """The step log's row for a target in exclusive mode."""
     if target is None:
         return PolicyState(mode="EB")
     return PolicyState(
-        k=target.k,
+        k=_threshold(target, n_eff),
         n=target.slots if n_eff is None else n_eff,
         mode="EB",
         theta=target.theta,

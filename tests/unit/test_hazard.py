@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from policies import hazard
 from policies.controller import CORRECTION_CAP, ControlOptions, OnlineController
 from policies.hazard import BINS, ExposureEstimator, HazardLine
 from policies.threshold import StepCosts, theta0
@@ -237,9 +238,7 @@ class Reference:
 def weights_of(system: Full) -> tuple[list[int], list[int], int]:
     """Edges and exposures of the bins that `line` made, caught as it makes them."""
     caught: list[tuple[Callable[[int], int], list[int]]] = []
-    import policies.hazard as module
-
-    plain = module._equal_exposure
+    plain = hazard._equal_exposure
 
     def catch(exposure: Callable[[int], int], oldest: int) -> list[int]:
         edges = plain(exposure, oldest)
@@ -247,7 +246,7 @@ def weights_of(system: Full) -> tuple[list[int], list[int], int]:
         return edges
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_equal_exposure", catch)
+        patch.setattr(hazard, "_equal_exposure", catch)
         system.estimator.line(system.ages)
     exposure, edges = caught[0]
     return edges, [exposure(b) - exposure(a) for a, b in zip([0, *edges], edges, strict=False)], exposure(1 << 40)
@@ -373,6 +372,7 @@ class StillView:
     """Enough of a View for a controller."""
 
     seen: Full
+    slots: int = 48
     total_blocks: int = 30_000
     free_blocks: int = 30_000
     block_size: int = 16
@@ -381,10 +381,6 @@ class StillView:
     waiting: int = 100
     prefilling: int = 0
     decoding: int = 50
-
-    @property
-    def slots(self) -> int:
-        return self.seen.slots
 
     def waiting_tokens(self) -> Iterator[int]:
         return iter([100] * self.waiting)
