@@ -16,11 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from harness.comparable import arms
 from harness.compare import compare_runs
 from harness.document import run_table
+from harness.engines.base import Status
 from harness.errors import UserError
 from harness.measure.verdict import LEVELS
 from harness.plan import ENGINES, Asked, canonical_policies, plan_runs, read_arrival, read_slo
 from harness.profile_table import nearest
-from harness.run import notes_of, prepare, rows_of, run
+from harness.run import prepare, rows_of, run
 from harness.runs import Run
 from harness.runspec import RunSpec
 from harness.words import words
@@ -88,9 +89,9 @@ class RunSession:
                 label = f"{spec.policy} · {spec.workload} · {spec.gpu} · repeat {spec.repeat}"
                 task = bar.add_task(label, total=spec.requests, clock="", rate="", place=f"{i + 1}/{len(self._specs)}")
 
-                def progress(finished: int, now_s: float, output_tokens: int, task: Any = task) -> None:
-                    rate = f"{output_tokens / now_s:,.0f} tok/s" if now_s else ""
-                    bar.update(task, completed=finished, clock=f"virtual {now_s:,.1f} s", rate=rate)
+                def progress(status: Status, task: Any = task) -> None:
+                    rate = f"{status.output_tokens / status.now_s:,.0f} tok/s" if status.now_s else ""
+                    bar.update(task, completed=status.finished, clock=f"virtual {status.now_s:,.1f} s", rate=rate)
 
                 runs.append(run(prepare(spec), self._out, sys.argv, progress, lambda: self.interrupted))
                 if self.interrupted:
@@ -126,7 +127,7 @@ class RunSession:
         said: dict[str, None] = {}
         for spec in self._specs:
             if spec.repeat == 0:
-                said.update(dict.fromkeys(notes_of(prepare(spec))))
+                said.update(dict.fromkeys(prepare(spec).notes))
         self._console.print(
             "replaying on the virtual-time engine (this version has no real engine yet): results are `simulated`"
         )

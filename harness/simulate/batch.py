@@ -47,7 +47,7 @@ STEP_FIELDS = (
     "footprint_max",
     "state",
 )
-NEVER = 1 << 62
+NEVER = (1 << 63) - 1  # ns: schedules reach 9e18
 # Below this many steps the numpy calls of a leap cost more than taking the steps.
 SHORTEST_LEAP = 8
 
@@ -71,7 +71,7 @@ class Chunk:
     requests: npt.NDArray[np.int64]  # (rows, len(REQUEST_FIELDS))
     steps: npt.NDArray[np.int64]  # (rows, len(STEP_FIELDS))
     gaps: dict[int, npt.NDArray[np.int64]]  # stream row -> gaps between its tokens
-    states: list[PolicyState]  # all so far; a step's `state` is an index
+    states: list[PolicyState]  # all so far; a step's `state` is an index, -1 where the policy has none
     now_ns: int
     finished: int
 
@@ -126,7 +126,8 @@ class BatchLoop:
         self._births_sum = self._shifts_sum = 0
         self._resumed: dict[int, int] = {}  # request -> tokens it had when it lost its slot
         self._segment: dict[int, tuple[int, int]] = {}  # of resumed requests: time and clock of the latest resumption
-        self._times: dict[int, list[int]] = {}  # of preempted requests: when each token came, up to the preemption
+        # Of preempted requests, each spell of decoding: when its first token came, its first and last clock.
+        self._spells: dict[int, list[tuple[int, int, int]]] = {}
         self._preempted_of: dict[int, int] = {}
         self._gaps: dict[int, npt.NDArray[np.int64]] = {}
         self._rows = array("q")
@@ -179,10 +180,12 @@ class BatchLoop:
             if changed:
                 plan = policy.plan(self)
                 state = policy.state()
-                if state is not self._state and state is not None:
+                if state is not self._state:
                     self._state = state
-                    self._state_id = len(self._states)
-                    self._states.append(state)
+                    self._state_id = -1
+                    if state is not None:
+                        self._state_id = len(self._states)
+                        self._states.append(state)
             changed = False if self._leap_ahead(plan) else self._step(plan)
             if self.step_count - flushed >= every:
                 flushed = self.step_count
@@ -275,11 +278,8 @@ class BatchLoop:
                 preempted += self._grow()
                 decodes = self.decoding
         self.preemptions += preempted
-        if not decodes and not prefill_tokens:
-            # Only a chunk that found no block leaves a step empty; it has gone back to the queue and starts again.
-            assert preempted, "the engine makes no progress"
-            self.waiting, self.prefilling = len(queue), 0
-            return True
+        # The oldest that runs always finds its blocks, so only a policy can leave a step empty.
+        assert decodes or prefill_tokens, "the policy holds requests back while nothing can decode"
 
         clock = self._clock
         context = decodes * clock - self._shifts_sum if decodes else 0
@@ -409,9 +409,8 @@ class BatchLoop:
             if request in preempted_of:
                 preemptions = preempted_of[request]
                 if request in self._resumed:
-                    self._note_times(request)
-                    times = np.array(self._times.pop(request), dtype=np.int64)
-                    self._gaps[request] = times[1:] - times[:-1]
+                    self._end_spell(request)
+                    self._gaps[request] = self._gaps_of(self._spells.pop(request))
                     del self._resumed[request], self._segment[request]
             rows.extend((request, due, due, self._first[request], now, now, output, preemptions, FINISH_LENGTH))
             on_finish(output)
@@ -467,18 +466,25 @@ class BatchLoop:
             bucket.remove(request)
             if not bucket:
                 del self._ends_at[end]
-            self._note_times(request)
+            self._end_spell(request)
             self._resumed[request] = self._clock - self._birth[request]
             self._stop_decoding([request])
         self._queue.appendleft(request)
         self._preempted_of[request] = self._preempted_of.get(request, 0) + 1
 
-    def _note_times(self, request: int) -> None:
-        """Writes down when the tokens since the request's latest admission came."""
-        entry = self._segment.get(request, (self._first[request], self._birth[request] + 1))
-        times = self._times.setdefault(request, [])
-        times.append(entry[0])
-        times.extend(self._clock_ends[entry[1] + 1 : self._clock + 1])
+    def _end_spell(self, request: int) -> None:
+        """Writes down the spell of decoding that ends now."""
+        entry_ns, entry = self._segment.get(request, (self._first[request], self._birth[request] + 1))
+        self._spells.setdefault(request, []).append((entry_ns, entry, self._clock))
+
+    def _gaps_of(self, spells: list[tuple[int, int, int]]) -> npt.NDArray[np.int64]:
+        """The gaps between a request's tokens: in a spell one came when it began and one with each tick after."""
+        times = array("q")
+        for entry_ns, entry, last in spells:
+            times.append(entry_ns)
+            times.extend(self._clock_ends[entry + 1 : last + 1])
+        stamps = np.frombuffer(times, dtype=np.int64)
+        return stamps[1:] - stamps[:-1]
 
     def _leap_ahead(self, plan: StepPlan) -> bool:
         """Takes at once the steps in which requests only grow; False where there is none to take.

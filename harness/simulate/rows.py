@@ -55,7 +55,7 @@ def step_batch(chunk: Chunk) -> pa.RecordBatch:
 def _states(which: Ints, states: list[PolicyState]) -> dict[str, object]:
     # A chunk names few of the states, so only those are made into columns.
     named, place = np.unique(which, return_inverse=True)
-    held = [states[i] for i in named.tolist()]
+    held = [states[i] if i >= 0 else PolicyState() for i in named.tolist()]
     columns: dict[str, object] = {}
     for name, kind in (
         ("k", pa.int64()),

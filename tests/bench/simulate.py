@@ -15,13 +15,13 @@ import time
 
 def measure(gpu: str, policy: str, requests: int) -> None:
     """Replays the embedded ShareGPT lengths, closed loop 2,048, N = 1024, B = 14,336, and prints a line."""
-    from harness.engines.simulated import replay
-    from harness.run import limits_of, prepare
+    from harness.engines.simulated import Simulated, replay
+    from harness.run import stream_of
     from harness.runspec import RunSpec
     from harness.simulate.batch import Chunk
 
     spec = RunSpec(gpu=gpu, model="Qwen/Qwen3-8B", policy=policy, workload="sharegpt", requests=requests)
-    prepared = prepare(spec)
+    engine = Simulated(spec, stream_of(spec))
     rows = 0
 
     def sink(chunk: Chunk) -> bool:
@@ -30,7 +30,7 @@ def measure(gpu: str, policy: str, requests: int) -> None:
         return True
 
     before = time.process_time()
-    loop = replay(prepared.stream, prepared.policy, prepared.pair.cost(), limits_of(spec, prepared.pair), sink)
+    loop = replay(engine.stream, engine.policy, engine.cost, engine.limits, sink)
     seconds = time.process_time() - before
     assert rows == requests
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

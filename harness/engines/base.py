@@ -1,0 +1,59 @@
+"""What every engine is to a run: it replays a stream into a run directory and says what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from harness.store import RunWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How far a run has come: requests ended, seconds of the run's own clock, output tokens so far.
+
+    The rest is for runs with a client: requests in flight, failures, the longest send lag so far (s).
+    """
+
+    finished: int
+    now_s: float
+    output_tokens: int
+    in_flight: int | None = None
+    failed: int = 0
+    lag_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a replay ended: complete, interrupted or failed, why, and what joins run.json."""
+
+    status: str = "complete"
+    reason: str | None = None
+    observed: dict[str, Any] | None = None
+
+
+Progress = Callable[[Status], None]
+Stopped = Callable[[], bool]
+
+
+class Engine(Protocol):
+    """An engine made ready for one run: whatever the user can mend has been raised already."""
+
+    @property
+    def kind(self) -> str:
+        """What its numbers are: measured, emulated or simulated."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What is said on the terminal and in the manifest."""
+
+    @property
+    def degraded(self) -> list[str]:
+        """Why the run is DEGRADED at best, known beforehand."""
+
+    def provenance(self) -> dict[str, Any]:
+        """What a reader needs to know of the engine to trust its numbers."""
+
+    def replay(self, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:
+        """Replays the stream; `stopped` is asked often, and True ends the run early."""
