@@ -1,0 +1,118 @@
+"""What a prompt is made of: blocks that a trace says are shared, earlier turns, and what is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from workloads.errors import WorkloadError
+from workloads.prompt_draws import Draws, Indexes
+from workloads.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A trace's `hash_ids`: `ids[row]` names the row's blocks of `tokens` tokens, in order from its start.
+
+    Equal ids are equal text, so prompts share as long a prefix as their ids agree. The last block may be
+    cut by the prompt's end; what the ids do not reach is the row's own.
+    """
+
+    ids: Sequence[Sequence[int]]
+    tokens: int
+
+    def check(self, trace: Trace) -> int:
+        """How many block numbers there are (the highest + 1); WorkloadError where they do not fit the trace."""
+        if self.tokens < 1:
+            raise WorkloadError(
+                f"{trace.name}: blocks of {self.tokens} tokens: hash_ids need a block size of 1 or more"
+            )
+        if len(self.ids) != len(trace):
+            raise WorkloadError(f"{trace.name}: hash_ids has {len(self.ids)} rows, prompt_tokens has {len(trace)}")
+        highest = -1
+        for row, ids in enumerate(self.ids):
+            need = -(-int(trace.prompt_tokens[row]) // self.tokens)
+            if len(ids) > need:
+                raise WorkloadError(
+                    f"{trace.name}, row {row}: {len(ids)} hash_ids, but a prompt of {trace.prompt_tokens[row]} tokens "
+                    f"has {need} blocks of {self.tokens}: check the block size"
+                )
+            if len(ids):
+                if min(ids) < 0 or max(ids) >= 1 << 64:
+                    raise WorkloadError(f"{trace.name}, row {row}: a hash_id is not between 0 and 2⁶⁴ − 1")
+                highest = max(highest, int(max(ids)))
+        return highest + 1
+
+
+class Plan:
+    """The symbols of each prompt of a trace, over an alphabet that is token ids or words.
+
+    `blocks` are shared prefixes by hash id; `sessions` lets each later turn begin with the prompt of the turn
+    before it and a seeded stand-in for its answer (`output_tokens` long). Raises WorkloadError where the trace has no
+    sessions, where a turn is too short to hold the turns before it, and where both are asked for.
+    """
+
+    def __init__(
+        self, trace: Trace, seed: int, symbols: int, *, blocks: Blocks | None = None, sessions: bool = False
+    ) -> None:
+        if blocks is not None and sessions:
+            raise WorkloadError(f"{trace.name}: hash_ids already say what turns share: ask for one or the other")
+        self.trace = trace
+        self.blocks = blocks
+        count = blocks.check(trace) if blocks is not None else 0
+        self.draws = Draws(trace.digest, seed, symbols, rows=len(trace), blocks=count)
+        self._before = _turns_before(trace) if sessions else None
+
+    def length(self, row: int) -> int:
+        """The row's prompt, tokens; WorkloadError for a row that the trace does not have."""
+        if not 0 <= row < len(self.trace):
+            raise WorkloadError(f"{self.trace.name}: no row {row}: rows go from 0 to {len(self.trace) - 1}")
+        return int(self.trace.prompt_tokens[row])
+
+    def before(self, row: int) -> int | None:
+        """The row whose prompt and answer this row's prompt begins with, if any."""
+        earlier = int(self._before[row]) if self._before is not None else -1
+        return earlier if earlier >= 0 else None
+
+    def own(self, row: int, length: int) -> Indexes:
+        """`length` symbols for the row without its earlier turns: its blocks, then what is its own."""
+        if self.blocks is None:
+            return self.draws.draw("row", row, length)
+        size, parts, left = self.blocks.tokens, [], length
+        for number in self.blocks.ids[row]:
+            parts.append(self.draws.draw("block", int(number), min(size, left)))
+            left -= len(parts[-1])
+            if not left:
+                break
+        if left:
+            parts.append(self.draws.draw("row", row, left))
+        return np.concatenate(parts)
+
+    def answer(self, row: int) -> Indexes:
+        """The stand-in for the row's answer, `output_tokens` symbols."""
+        return self.draws.draw("answer", row, int(self.trace.output_tokens[row]))
+
+
+def _turns_before(trace: Trace) -> Indexes:
+    """For each row the row of the turn before it in its session, −1 for first turns."""
+    if trace.session is None or trace.turn is None:
+        raise WorkloadError(f"{trace.name}: prompts that continue earlier turns need sessions, and this trace has none")
+    order = np.lexsort((trace.turn, trace.session))
+    session, turn = trace.session[order], trace.turn[order]
+    follows = np.flatnonzero((session[1:] == session[:-1]) & (turn[1:] > turn[:-1])) + 1
+    before = np.full(len(trace), -1, dtype=np.int64)
+    before[order[follows]] = order[follows - 1]
+    rows = np.flatnonzero(before >= 0)
+    earlier = before[rows]
+    room = trace.prompt_tokens[rows] - trace.prompt_tokens[earlier] - trace.output_tokens[earlier]
+    if len(room) and int(room.min()) < 1:
+        row = int(rows[int(np.argmin(room))])
+        ahead = int(before[row])
+        raise WorkloadError(
+            f"{trace.name}, row {row}: a prompt of {trace.prompt_tokens[row]} tokens cannot hold the turn before it "
+            f"(row {ahead}: {trace.prompt_tokens[ahead]} in, {trace.output_tokens[ahead]} out): "
+            "load the workload with history=true"
+        )
+    return before
