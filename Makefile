@@ -22,7 +22,7 @@ setup: .venv/ready
 
 # The main job: real ShareGPT lengths under two policies on a virtual L40S, three repeats, and which is better.
 demo: setup
-	$(RUN)/bench run --gpu l40s --policy v1,ebplus --workload sharegpt --repeat 3
+	$(RUN)/bench run --gpu l40s --policy v1,ebplus --workload sharegpt --requests 6000 --repeat 3
 
 check: .venv/dev
 	$(RUN)/ruff check .

@@ -14,6 +14,8 @@ from harness import __version__
 from harness.errors import USER_ERRORS, RunFailed
 
 if TYPE_CHECKING:
+    from harness.compare import Comparison
+    from harness.fail_on import FailOn
     from harness.runs import Run
 
 EXIT_NOT_MET, EXIT_USER, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
@@ -40,8 +42,8 @@ def bench() -> None:
 @click.option("--gpu", "gpus", multiple=True, metavar="G[,G…]", help="GPU profile; `bench gpus` lists them.")
 @click.option("--policy", "policies", multiple=True, metavar="P[,P…]", help="`bench policies` lists them.")
 @click.option("--workload", "workloads", multiple=True, metavar="W", help="`bench workloads` lists them.")
-@click.option("--model", default="Qwen/Qwen3-8B", help="The model served.")
-@click.option("--engine", default="auto", metavar="ENGINE", help="auto or simulated; others are not built yet.")
+@click.option("--model", help="The model served.  [default: Qwen/Qwen3-8B; the server's own with --url]")
+@click.option("--engine", default="auto", metavar="ENGINE", help="auto, simulated or endpoint.")
 @click.option("--concurrency", type=click.IntRange(1), help="Closed loop: requests in flight.  [default: 2048]")
 @click.option("--rate", type=float, help="Open loop: requests per second.")
 @click.option("--arrival", metavar="A", help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…")
@@ -56,38 +58,102 @@ def bench() -> None:
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the first repeat.")
 @click.option("--slo", metavar="METRIC=S,…", help="Limits for goodput, such as ttft_s=1,tpot_s=0.05.")
 @click.option("--max-duration", type=click.FloatRange(0, min_open=True), help="Seconds after which nothing is sent.")
+@click.option("--url", help="Endpoint: an OpenAI-compatible server, such as http://127.0.0.1:8000.")
+@click.option("--api", type=click.Choice(["completions", "chat"]), default="completions", help="Endpoint: which API.")
+@click.option("--prompts", type=click.Choice(["ids", "text"]), default="ids", help="Endpoint: what a prompt is.")
+@click.option("--tokenizer", default="", help="Endpoint: counts text prompts.  [default: the model's]")
+@click.option("--vocabulary", type=click.IntRange(256), help="Endpoint: token ids below this.  [default: tokenizer's]")
+@click.option("--key-env", metavar="VAR", help="Endpoint: the environment variable that holds the API key.")
+@click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Endpoint: the TLS authority to trust.")
+@click.option("--sessions", is_flag=True, help="Endpoint: a conversation's next turn waits for its last answer.")
+@click.option("--think-time", type=click.FloatRange(0), default=0.0, help="Endpoint: seconds before the next turn.")
+@click.option("--no-ignore-eos", is_flag=True, help="Endpoint: let the model end its answers.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=3600.0, help="Endpoint: s a request.")
+@click.option("--first-token-timeout", type=click.FloatRange(0, min_open=True), help="Endpoint: s to the first token.")
+@click.option("--ready-timeout", type=click.FloatRange(0), default=60.0, help="Endpoint: s to wait for the server.")
+@click.option("--warmup", type=click.IntRange(0), default=4, help="Endpoint: requests before the run, not counted.")
+@click.option("--processes", type=click.IntRange(1, 64), default=1, help="Endpoint: driving processes.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
 @click.option("--require-verdict", type=LEVELS, help="Exit with 1 where a run's verdict is worse.")
+@click.option("--fail-on", "conditions", multiple=True, metavar="COND", help="Exit 1 on this: output_throughput<-5%.")
 @JSON
-def run(as_json: bool, out: Path, require_verdict: str | None, **options: Any) -> None:
-    """Replay a workload under one or more policies, paired and interleaved, and say which is better."""
-    from harness.session import RunSession, asked_of
+def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple[str, ...], **options: Any) -> None:
+    """Replay a workload under one or more policies, paired and interleaved, and say which is better.
 
-    session = RunSession(asked_of(options), out, quiet=as_json)
-    runs = session.go()
-    if as_json:
-        _print_json(runs)
+    Without --url the virtual-time engine replays it; with --url a server that already runs is driven, and
+    --policy and --gpu are labels for it.
+    """
+    from harness.fail_on import parse_fail_on
+    from harness.session import RunSession, asked_of, engine_of
+
+    if engine_of(options) == "endpoint":
+        from harness.against import against
+
+        session = against(options, out, quiet=as_json)
     else:
-        session.report(runs)
+        session = RunSession(asked_of(options), out, quiet=as_json)
+    tests = [parse_fail_on(text) for text in conditions]
+    runs = session.go()
+    comparisons = session.comparisons(runs)
+    if as_json:
+        _print_json(runs, comparisons)
+    else:
+        session.report(runs, comparisons)
     if session.interrupted:
         raise Interrupted
     _require(runs, require_verdict)
+    _fail_on(tests, comparisons)
+
+
+@bench.command(name="mock-server")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--port", type=int, default=8000, help="Port; 0 takes a free one and prints it.")
+@click.option("--ttft", "ttft_ms", type=float, default=50.0, help="Milliseconds to the first event.")
+@click.option("--itl", "itl_ms", type=float, default=20.0, help="Milliseconds between events.")
+@click.option("--jitter", type=float, default=0.0, help="Each request's times scaled within 1 ± this.")
+@click.option("--seed", type=int, default=0, help="Seed of the jitter.")
+@click.option("--tokens-per-chunk", type=int, default=1, help="Tokens in one event.")
+@click.option("--role-early", is_flag=True, help="Chat: the role event comes at once.")
+@click.option("--fail-every", type=int, default=0, help="Every Nth request fails; 0: none.")
+@click.option("--fail-kind", default="500", help="500, 429, cut, errevent or mix.")
+@click.option("--text", default=" the", help="What each token says.")
+@click.option("--log", type=click.Path(path_type=Path), help="CSV with the server's own times, a row a request.")
+@click.option("--model", default="mock", help="The name it serves.")
+@click.option("--tokenizer", default="", help="Counts text prompts; without one a token is four bytes.")
+@click.option("--slots", type=int, default=0, help="Requests that run at once, the rest waits; 0: no limit.")
+@click.option("--eos-after", type=int, default=0, help="Answers end here of themselves; 0: never.")
+@click.option("--max-model-len", type=int, default=131_072, help="Longer requests are refused.")
+@click.option("--kv-tokens", type=int, default=1_000_000, help="What the KV usage in /metrics is a share of.")
+def mock_server(**options: Any) -> None:
+    """Serve OpenAI-style answers at an exact pace, and log what was really done."""
+    from harness.mock_server import MockOptions, serve
+
+    serve(MockOptions(**options))
 
 
 @bench.command()
 @click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--baseline", metavar="POLICY", help="The policy that is A.  [default: the first arm]")
 @click.option("--allow", default="", metavar="NAME,…", help="What may differ besides the policy: model,gpu,trace,…")
 @click.option("--fail-on", "conditions", multiple=True, metavar="COND", help="Exit 1 on this: output_throughput<-5%.")
 @click.option("--percentiles", is_flag=True, help="Show p50, p90 and p95 as well.")
 @JSON
-def compare(dirs: tuple[Path, ...], allow: str, conditions: tuple[str, ...], percentiles: bool, as_json: bool) -> None:
+def compare(
+    dirs: tuple[Path, ...],
+    baseline: str | None,
+    allow: str,
+    conditions: tuple[str, ...],
+    percentiles: bool,
+    as_json: bool,
+) -> None:
     """Compare run directories: the first arm is A, each other arm B.
 
-    A directory may be one run or hold several; the repeats of one policy make an arm.
+    A directory may be one run or hold several; the repeats of one policy make an arm. Of one directory that
+    holds them all, v1 is A where it is there.
     """
     import orjson
 
-    from harness.comparable import arms
+    from harness.comparable import arms, with_baseline, without_copies
     from harness.compare import compare_runs
     from harness.document import compare_table
     from harness.errors import UserError
@@ -95,8 +161,11 @@ def compare(dirs: tuple[Path, ...], allow: str, conditions: tuple[str, ...], per
     from harness.runs import find_runs, load_run
 
     tests = [parse_fail_on(text) for text in conditions]
-    paths = [path for given in dirs for path in (find_runs(given) if (given).is_dir() else [given]) or [given]]
-    first, *others = arms([load_run(path) for path in dict.fromkeys(paths)])
+    paths = [path for given in dirs for path in (find_runs(given) if given.is_dir() else [given]) or [given]]
+    runs, same = without_copies([load_run(path) for path in dict.fromkeys(paths)])
+    if same:
+        click.echo(f"{same} virtual runs are exact copies of later ones: left out", err=True)
+    first, *others = with_baseline(arms(runs), baseline, alone=len(dirs) == 1)
     if not others:
         raise UserError(
             f"{', '.join(map(str, dirs))}: only one arm ({first[0].spec.policy}): name runs of two policies to compare"
@@ -111,9 +180,7 @@ def compare(dirs: tuple[Path, ...], allow: str, conditions: tuple[str, ...], per
         console = _console()
         for comparison in comparisons:
             console.print(compare_table(comparison, percentiles))
-    failures = [failure for test in tests for comparison in comparisons if (failure := test.failure(comparison))]
-    if failures:
-        raise NotMet("\n".join(failures))
+    _fail_on(tests, comparisons)
 
 
 @bench.command()
@@ -133,6 +200,7 @@ def show(dirs: tuple[Path, ...], require_verdict: str | None, as_json: bool) -> 
         console = _console()
         for one in runs:
             console.print(show_table(one))
+            click.echo(str(one.path))
     _require(runs, require_verdict)
 
 
@@ -141,14 +209,15 @@ def show(dirs: tuple[Path, ...], require_verdict: str | None, as_json: bool) -> 
 @JSON
 def list_runs(directory: Path, as_json: bool) -> None:
     """List the runs in a directory, and those that did not finish."""
-    from harness.document import list_table
+    from harness.document import list_lines
     from harness.runs import find_partials, find_runs, load_run
 
     runs = [load_run(path) for path in find_runs(directory)]
     if as_json:
         _print_json(runs)
         return
-    _console().print(list_table(runs) if runs else f"{directory}: no runs yet")
+    for line in list_lines(runs) or [f"{directory}: no runs yet"]:
+        click.echo(line)
     for partial in find_partials(directory):
         click.echo(f"not finished: {partial} (`bench recover` makes it readable)", err=True)
 
@@ -221,12 +290,21 @@ def list_gpus(as_json: bool) -> None:
     _print_catalog(pairs_document(), "pairs", as_json)
 
 
-def _print_json(runs: list[Run]) -> None:
+def _fail_on(tests: list[FailOn], comparisons: list[Comparison]) -> None:
+    failures = [failure for test in tests for comparison in comparisons if (failure := test.failure(comparison))]
+    if failures:
+        raise NotMet("\n".join(failures))
+
+
+def _print_json(runs: list[Run], comparisons: list[Comparison] | None = None) -> None:
     import orjson
 
     from harness.document import runs_document
 
-    click.echo(orjson.dumps(runs_document(runs)))
+    document = runs_document(runs)
+    if comparisons is not None:
+        document["comparisons"] = [comparison.to_dict() for comparison in comparisons]
+    click.echo(orjson.dumps(document))
 
 
 def _print_catalog(entries: list[dict[str, Any]], name: str, as_json: bool) -> None:
@@ -243,7 +321,9 @@ def _print_catalog(entries: list[dict[str, Any]], name: str, as_json: bool) -> N
 def _console() -> Any:
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    # Not a terminal: wide enough that no line is broken, unless COLUMNS says how wide.
+    wide = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 200
+    return Console(highlight=False, width=wide)
 
 
 def _require(runs: list[Run], level: str | None) -> None:
@@ -267,9 +347,11 @@ def _exit_code() -> int:
         sys.stdout.flush()
     except click.exceptions.Abort:
         return EXIT_INTERRUPTED
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx is not None else "bench"
+        return _say(f"bench: {error.format_message()} (`{path} --help` lists the options)", EXIT_USER)
     except click.ClickException as error:
-        error.show()
-        return EXIT_USER
+        return _say(f"bench: {error.format_message()}", EXIT_USER)
     except (KeyboardInterrupt, Interrupted):
         return EXIT_INTERRUPTED
     except NotMet as error:
@@ -278,8 +360,8 @@ def _exit_code() -> int:
         return _say(f"bench: {error}", EXIT_USER)
     except RunFailed as error:
         return _say(f"bench: {error}", EXIT_FAILED)
-    except BrokenPipeError:
-        # The reader (`head`, a pager) has had enough; what stays in the buffer has nowhere to go.
+    except (BrokenPipeError, SystemExit):
+        # The reader (`head`, a pager) has had enough (rich turns that into SystemExit); the rest has nowhere to go.
         _drop_output()
         return 0
     except OSError as error:

@@ -32,6 +32,35 @@ _TOGETHER = {"kind": ("engine", "kind"), "engine": ("engine", "kind")}
 MAY_ALLOW = frozenset({field.name for field in dataclasses.fields(RunSpec)} | set(_SAME) | {"kind", "trace"})
 
 
+def short(value: Any) -> str:
+    """A value as a message can hold it: of a cost model its name and basis, of a digest its first digits."""
+    if isinstance(value, dict):
+        return " ".join(str(value[key]) for key in ("name", "basis") if key in value) or f"{len(value)} settings"
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:12]}…"
+
+
+def without_copies(runs: Sequence[Run]) -> tuple[list[Run], int]:
+    """The runs without virtual ones that a later run repeats exactly (same spec), and how many those were."""
+    latest: dict[tuple[str, str], Run] = {}
+    for run in sorted(runs, key=lambda run: str(run.manifest.get("started_utc"))):
+        if run.spec.engine in VIRTUAL_ENGINES and run.status == "complete":
+            latest[(run.manifest["digest"], run.kind)] = run
+    kept = [run for run in runs if latest.get((run.manifest["digest"], run.kind), run) is run]
+    return kept, len(runs) - len(kept)
+
+
+def with_baseline(found: list[list[Run]], baseline: str | None, alone: bool) -> list[list[Run]]:
+    """The arms with the baseline's first: the policy named, else v1 where one directory (`alone`) holds them all."""
+    if baseline is None and alone and any(arm[0].spec.policy == "v1" for arm in found):
+        baseline = "v1"
+    if baseline is not None:
+        if baseline not in {arm[0].spec.policy for arm in found}:
+            raise UserError(f"--baseline {baseline}: no such arm: {', '.join(arm[0].spec.policy for arm in found)}")
+        return sorted(found, key=lambda arm: arm[0].spec.policy != baseline)
+    return found
+
+
 def arms(runs: Sequence[Run]) -> list[list[Run]]:
     """Group runs into arms (equal in all but repeat and seed), in the order of their first run."""
     groups: dict[str, list[Run]] = {}
@@ -108,7 +137,7 @@ def refuse_differences(pairs: Sequence[tuple[Run, Run]], allow: Collection[str])
         found = differences(*pair)
         refused = [name for name in found if name != "policy" and not allowed(name, allow)]
         if refused:
-            listed = "; ".join(f"{name}: {found[name][0]} | {found[name][1]}" for name in refused)
+            listed = "; ".join(f"{name}: {short(found[name][0])} | {short(found[name][1])}" for name in refused)
             raise UserError(
                 f"not comparable, A and B differ in more than the policy: {listed} "
                 f"(to compare them all the same: --allow {','.join(refused)})"
@@ -134,6 +163,28 @@ def stream(table: Any) -> bytes:
     requests = Requests.of(table)
     expected = integers(table.column("expected_output_tokens"))[requests.order]
     return np.stack((requests.row, requests.prompt_tokens, expected)).tobytes()
+
+
+def shared_rows(runs: Sequence[Run]) -> str | None:
+    """What to say where the repeats of an arm replay rows of the trace that another repeat replays too."""
+    used: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+    size = 0
+    for run in runs:
+        window = run.manifest.get("provenance", {}).get("trace", {}).get("window")
+        if not isinstance(window, dict) or window.get("order") != "file":
+            return None
+        size = int(window["of"])
+        used.append((int(window["start"]) + np.arange(int(window["rows"]))) % size)
+    if len(used) < 2:
+        return None
+    together = sum(len(np.unique(rows)) for rows in used)
+    distinct = len(np.unique(np.concatenate(used)))
+    if distinct == together:
+        return None
+    return (
+        f"repeats share rows: {together:,} replayed, {distinct:,} of the trace's {size:,} distinct; "
+        "the interval is somewhat too narrow"
+    )
 
 
 def dependence(tables: Sequence[Any], virtual: bool) -> tuple[str | None, bool]:

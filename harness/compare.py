@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.comparable import allowed, dependence, differences, pair_repeats, refusal, refuse_differences, stream
+from harness.comparable import (
+    allowed,
+    dependence,
+    differences,
+    pair_repeats,
+    refusal,
+    refuse_differences,
+    shared_rows,
+    stream,
+)
 from harness.errors import UserError
 from harness.measure.estimate import Estimate, Ratio, repeats_ratio, within_run_ratio
 from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, measure
@@ -103,8 +112,7 @@ def compare_runs(a: Sequence[Run], b: Sequence[Run], allow: Collection[str] = fr
             )
         notes.append("the arms replay different requests: the comparison is not paired")
     note, independent = dependence([left for left, _ in tables], pairs[0][0].spec.engine in VIRTUAL_ENGINES)
-    if note:
-        notes.append(note)
+    notes += [one for one in (note, shared_rows(a)) if one]
     if len(pairs) > 1 and independent:
         method = f"Student's t over {len(pairs)} paired repeats"
     else:
@@ -122,6 +130,9 @@ def compare_runs(a: Sequence[Run], b: Sequence[Run], allow: Collection[str] = fr
         )
     rows = {}
     for name in row_names():
+        # In an open loop the arrivals, not the engine, decide where the steady window lies.
+        if name.endswith("_steady") and not is_closed_loop(pairs[0][0].spec):
+            continue
         row = _row(name, measured, paired, word)
         if row is not None:
             rows[name] = row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.comparable import arms
+from harness.comparable import arms, short
 from harness.measure.metrics import METRICS, Metric
 from harness.measure.verdict import LEVELS
 from harness.runs import Run
@@ -71,26 +71,14 @@ def is_twin(run: Run) -> bool:
     return isinstance(source, dict) and source.get("kind") == "twin"
 
 
-def list_table(runs: Sequence[Run]) -> RenderableType:
-    """A line a run."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("gpu", "model", "workload", "policy", "r", "kind", "verdict"):
-        table.add_column(name, overflow="fold")
-    table.add_column("tok/s", justify="right", no_wrap=True)
+def list_lines(runs: Sequence[Run]) -> list[str]:
+    """A line a run, for eyes and for grep: verdict, kind, rate, arrival, and the path last and whole."""
+    lines = []
     for run in runs:
         rate = run.summary.get("metrics", {}).get("output_throughput", {}).get("value")
-        spec = run.spec
-        table.add_row(
-            *(Text(one) for one in (spec.gpu, spec.model.rpartition("/")[2], spec.workload, spec.policy)),
-            str(spec.repeat),
-            _kind(run),
-            Text(run.level, style=_WORD_STYLE.get(run.level, "")),
-            "-" if rate is None else _number(rate),
-        )
-    return table
+        shown = "-" if rate is None else _number(rate)
+        lines.append(f"{run.level:<9}{_kind(run):<25}{shown:>8} tok/s  {run.spec.arrival:<26}{run.path}")
+    return lines
 
 
 def show_table(run: Run) -> RenderableType:
@@ -135,7 +123,6 @@ def show_table(run: Run) -> RenderableType:
     window = document["window"]
     if window:
         parts.append(Text(f"steady: {window['start_s']:.2f}–{window['end_s']:.2f} s, {window['rule']}", style="dim"))
-    parts.append(Text(str(run.path), style="dim", overflow="fold"))
     return Group(*parts)
 
 
@@ -149,7 +136,7 @@ def compare_table(comparison: Comparison, percentiles: bool = False) -> Renderab
     a, b = comparison.a[0].spec.policy, comparison.b[0].spec.policy
     head = Text.assemble("A ", (a, "bold"), "   B ", (b, "bold"), f"   {kinds}")
     for name, (left, right) in comparison.differences.items():
-        head.append(f"\n  {name}: {left} | {right}")
+        head.append(f"\n  {name}: {short(left)} | {short(right)}")
     head.append(f"\n  {comparison.method}")
     for note in comparison.notes:
         head.append(f"\n  {note}")
@@ -160,10 +147,21 @@ def compare_table(comparison: Comparison, percentiles: bool = False) -> Renderab
     table.add_column("metric", no_wrap=True)
     for column in ("A", "B", "change", "95 % interval"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("B is", overflow="fold")
+    table.add_column("B is", no_wrap=True)
     for row in _in_order(comparison, percentiles):
         table.add_row(*_compare_cells(row), Text(row.word, style=_WORD_STYLE.get(row.word, "")))
     return Group(head, table)
+
+
+def mixed_share(arm: Sequence[Run]) -> float | None:
+    """The share of steps that the arm's policy spent in mixed mode, None where its policy has no choice."""
+    import pyarrow.compute as pc
+
+    if not arm[0].spec.policy.startswith("ebplus"):
+        return None
+    modes = [steps.column("policy_mode") for run in arm if (steps := run.steps()) is not None]
+    total = sum(len(one) for one in modes)
+    return sum(pc.sum(pc.equal(one, "MB")).as_py() or 0 for one in modes) / total if total else None
 
 
 def run_table(runs: Sequence[Run]) -> RenderableType:
@@ -179,7 +177,7 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
     table.add_column("policy", overflow="fold")
     for column in ("tok/s", "req/s", "TTFT p50 s", "p99 s", "ITL p99 ms", "failed"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("verdict")
+    table.add_column("verdict", no_wrap=True)
     for arm in arms(runs):
         documents = [run_document(run) for run in arm]
         repeats = f" ×{len(arm)}" if len(arm) > 1 else ""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.errors import UserError
+from harness.measure.metrics import SLO_METRICS
 from harness.profiles import load_gpu, load_model
 from harness.runspec import RunSpec
 from policies.catalog import canonical_policy
@@ -69,6 +70,13 @@ def canonical_policies(texts: Sequence[str]) -> list[str]:
     return _once([canonical_policy(*read_policy(text)) for text in split_policies(texts)])
 
 
+def dropped(given: Sequence[str], kept: Sequence[str]) -> list[str]:
+    """What to say where policies given under several names are one and run once."""
+    if len(given) == len(kept):
+        return []
+    return [f"{', '.join(given)}: the same policy under several names runs once; left are {', '.join(kept)}"]
+
+
 def read_arrival(text: str | None, rate: float | None, concurrency: int | None) -> Arrival:
     """The arrival that --arrival, --rate and --concurrency ask for together; by default a closed loop of 2,048."""
     if text is None and rate is None and concurrency is None:
@@ -78,7 +86,6 @@ def read_arrival(text: str | None, rate: float | None, concurrency: int | None) 
 
 def read_slo(text: str | None) -> dict[str, float]:
     """`ttft_s=1.0,tpot_s=0.05` as limits in seconds; UserError where it is not."""
-    allowed = ("ttft_s", "tpot_s", "e2el_s", "itl_s")
     limits: dict[str, float] = {}
     for part in text.split(",") if text else []:
         name, _, value = part.partition("=")
@@ -86,9 +93,9 @@ def read_slo(text: str | None) -> dict[str, float]:
             limit = float(value)
         except ValueError:
             limit = 0.0
-        if name.strip() not in allowed or not 0 < limit < float("inf"):
+        if name.strip() not in SLO_METRICS or not 0 < limit < float("inf"):
             raise UserError(
-                f"--slo {text}: write METRIC=SECONDS, such as ttft_s=1,tpot_s=0.05, of {', '.join(allowed)}"
+                f"--slo {text}: write METRIC=SECONDS, such as ttft_s=1,tpot_s=0.05, of {', '.join(SLO_METRICS)}"
             )
         limits[name.strip()] = limit
     return limits
@@ -101,10 +108,8 @@ def plan_runs(asked: Asked, rows_of: Callable[[str], int]) -> list[RunSpec]:
     Repeat i has seed + i, equal across the policies, so that arms are paired. Within a repeat the order of
     the policies is shuffled (seeded), so that none always goes first.
     """
-    gpus = _once([load_gpu(gpu).name if not gpu.endswith(".toml") else gpu for gpu in asked.gpus])
-    policies = canonical_policies(asked.policies)
+    gpus, policies, model = _names(asked)
     workloads = _once([canonical_workload(*options.split(text)) for text in asked.workloads])
-    model = load_model(asked.template.model).name
     if asked.template.token_budget < asked.template.slots:
         raise UserError(
             f"--token-budget {asked.template.token_budget} is below --slots {asked.template.slots}: "
@@ -132,6 +137,20 @@ def plan_runs(asked: Asked, rows_of: Callable[[str], int]) -> list[RunSpec]:
                     for policy in order
                 ]
     return runs
+
+
+def _names(asked: Asked) -> tuple[list[str], list[str], str]:
+    """GPUs, policies and model by their canonical names; as given where a server is driven that is not ours."""
+    if asked.template.engine == "endpoint":
+        gpus, policies = _once(list(asked.gpus)), _once(list(asked.policies))
+        if len(gpus) > 1 or len(policies) > 1:
+            raise UserError(
+                "--engine endpoint drives the one server that runs there: give one --policy and one --gpu to label it, "
+                "and run again for the next"
+            )
+        return gpus, policies, asked.template.model
+    gpus = _once([gpu if gpu.endswith(".toml") else load_gpu(gpu).name for gpu in asked.gpus])
+    return gpus, canonical_policies(asked.policies), load_model(asked.template.model).name
 
 
 def _once(names: list[str]) -> list[str]:

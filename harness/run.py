@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,8 @@ from workloads.arrivals import Stream, parse_arrival, schedule
 from workloads.catalog import load_workload
 from workloads.trace import Trace
 
+MakeEngine = Callable[[RunSpec, Stream], Engine]
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -37,10 +39,10 @@ class Prepared:
         return [*self.engine.notes, *source.get("notes", ()), *source.get("notices", ())]
 
 
-def prepare(spec: RunSpec) -> Prepared:
+def prepare(spec: RunSpec, make: MakeEngine = Simulated) -> Prepared:
     """Loads what the run needs; whatever the user can mend is raised here, before anything runs."""
     stream = stream_of(spec)
-    return Prepared(spec, stream, Simulated(spec, stream))
+    return Prepared(spec, stream, make(spec, stream))
 
 
 def stream_of(spec: RunSpec) -> Stream:
@@ -63,7 +65,7 @@ def run(prepared: Prepared, out: Path, argv: Sequence[str], progress: Progress, 
         provenance=collect(argv) | engine.provenance() | provenance_of(stream),
         planned_requests=len(stream.trace),
         notes=prepared.notes,
-        degraded=engine.degraded,
+        degraded=[*engine.degraded, *repeated(stream)],
     )
     try:
         ended = engine.replay(writer, progress, stopped)
@@ -79,6 +81,14 @@ def run(prepared: Prepared, out: Path, argv: Sequence[str], progress: Progress, 
             writer.finish("failed", f"{type(error).__name__}: {error}")
         raise
     return load_run(writer.finish(ended.status, ended.reason, ended.observed))
+
+
+def repeated(stream: Stream) -> list[str]:
+    """Why a run is DEGRADED whose requests are the same few rows over and over."""
+    window = stream.trace.source.get("window", {})
+    if window.get("rows", 0) < 2 * window.get("of", 1):
+        return []
+    return [f"{window['rows']:,} requests repeat {window['of']:,} rows: intervals speak for these rows alone"]
 
 
 def provenance_of(stream: Stream) -> dict[str, Any]:

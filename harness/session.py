@@ -14,46 +14,45 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from harness.comparable import arms
-from harness.compare import compare_runs
-from harness.document import run_table
+from harness.compare import Comparison, compare_runs
+from harness.document import mixed_share, run_table
 from harness.engines.base import Status
+from harness.engines.simulated import Simulated
 from harness.errors import UserError
 from harness.measure.verdict import LEVELS
-from harness.plan import ENGINES, Asked, canonical_policies, plan_runs, read_arrival, read_slo
+from harness.plan import ENGINES, Asked, canonical_policies, dropped, plan_runs, read_arrival, read_slo, split_policies
 from harness.profile_table import nearest
-from harness.run import prepare, rows_of, run
+from harness.run import MakeEngine, prepare, rows_of, run
 from harness.runs import Run
 from harness.runspec import RunSpec
 from harness.words import words
 
+DEFAULT_MODEL = "Qwen/Qwen3-8B"
 NOT_BUILT = {
-    "vllm": "real vLLM deployments",
+    "vllm": "starting real vLLM",
     "emulated": "vLLM's own scheduler in virtual time",
     "tokenstep": "the token-step model",
-    "endpoint": "driving a server that already runs",
 }
+EXAMPLES = {"gpus": "gpu l40s", "policies": "policy v1,ebplus", "workloads": "workload sharegpt"}
 
 
-def asked_of(options: dict[str, Any]) -> Asked:
-    """The runs that the options of `bench run` ask for; UserError where one is missing or cannot be had."""
-    engine = options["engine"]
-    if engine not in ENGINES:
-        raise UserError(f"no engine {engine!r}{nearest(engine, ENGINES)} Use one of {', '.join(ENGINES)}")
-    if engine in NOT_BUILT:
-        raise UserError(
-            f"--engine {engine}: {NOT_BUILT[engine]} is not in this version yet; "
-            "leave --engine out to replay on the virtual-time engine (`simulated`)"
-        )
-    for name in ("gpus", "policies", "workloads"):
+def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> Asked:
+    """The runs that the options of `bench run` ask for; UserError where one is missing or cannot be had.
+
+    `client` says how a server is driven, where one is.
+    """
+    engine = engine_of(options)
+    if engine == "endpoint":
+        options = options | {"gpus": options["gpus"] or ("unknown",), "policies": options["policies"] or ("external",)}
+    for name, example in EXAMPLES.items():
         if not options[name]:
-            singular = {"gpus": "gpu l40s", "policies": "policy v1,ebplus", "workloads": "workload sharegpt"}[name]
-            raise UserError(f"bench run needs --{singular.split()[0]}, such as --{singular}")
+            raise UserError(f"bench run needs --{example.split()[0]}, such as --{example}")
     template = RunSpec(
         gpu="",
-        model=options["model"],
+        model=options["model"] or DEFAULT_MODEL,
         policy="",
         workload="",
-        engine="simulated",
+        engine=engine,
         arrival=read_arrival(options["arrival"], options["rate"], options["concurrency"]).canonical,
         slots=options["slots"],
         token_budget=options["token_budget"],
@@ -64,21 +63,46 @@ def asked_of(options: dict[str, Any]) -> Asked:
         cost_model=options["cost_model"],
         max_duration_s=options["max_duration"],
         slo=read_slo(options["slo"]),
+        client=client or {},
     )
     gpus = tuple(gpu for text in options["gpus"] for gpu in text.split(","))
     return Asked(gpus, options["policies"], options["workloads"], template, options["requests"], options["repeat"])
 
 
+def engine_of(options: dict[str, Any]) -> str:
+    """The engine asked for; `auto` is an endpoint where there is a --url, and the virtual-time engine elsewhere."""
+    engine = str(options["engine"])
+    if engine not in ENGINES:
+        raise UserError(f"no engine {engine!r}{nearest(engine, ENGINES)} Use one of {', '.join(ENGINES)}")
+    if engine in NOT_BUILT:
+        raise UserError(
+            f"--engine {engine}: {NOT_BUILT[engine]} is not in this version yet; leave --engine out to replay on "
+            "the virtual-time engine (`simulated`), or start a server and drive it with --engine endpoint --url"
+        )
+    if engine == "auto":
+        return "endpoint" if options["url"] else "simulated"
+    if engine == "endpoint" and not options["url"]:
+        raise UserError("--engine endpoint needs --url, such as --url http://127.0.0.1:8000")
+    if engine == "simulated" and options["url"]:
+        raise UserError("--url goes with --engine endpoint; the virtual-time engine drives no server")
+    return engine
+
+
 class RunSession:
     """Runs what was asked for; Ctrl-C ends the run under way readably, a second one at once."""
 
-    def __init__(self, asked: Asked, out: Path, quiet: bool) -> None:
+    def __init__(self, asked: Asked, out: Path, quiet: bool, make: MakeEngine = Simulated) -> None:
         self.interrupted = False
         self._out = out
+        self._make = make
         self._console = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
         self._quiet = quiet
-        self._policies = canonical_policies(asked.policies)
         self._specs = plan_runs(asked, lambda workload: rows_of(workload, asked.template.model))
+        self._given = split_policies(asked.policies)
+        self._policies = list(dict.fromkeys(spec.policy for spec in self._specs))
+        if asked.template.engine != "endpoint":
+            # The order in which they were given decides which one the others are held against.
+            self._policies = canonical_policies(asked.policies)
 
     def go(self) -> list[Run]:
         """The finished runs in the order they ran; fewer after Ctrl-C."""
@@ -87,51 +111,76 @@ class RunSession:
         with self._stoppable(), self._bar() as bar:
             for i, spec in enumerate(self._specs):
                 label = f"{spec.policy} · {spec.workload} · {spec.gpu} · repeat {spec.repeat}"
-                task = bar.add_task(label, total=spec.requests, clock="", rate="", place=f"{i + 1}/{len(self._specs)}")
+                task = bar.add_task(label, total=spec.requests, told="", place=f"{i + 1}/{len(self._specs)}")
 
                 def progress(status: Status, task: Any = task) -> None:
-                    rate = f"{status.output_tokens / status.now_s:,.0f} tok/s" if status.now_s else ""
-                    bar.update(task, completed=status.finished, clock=f"virtual {status.now_s:,.1f} s", rate=rate)
+                    bar.update(task, completed=status.finished, told=_told(status))
 
-                runs.append(run(prepare(spec), self._out, sys.argv, progress, lambda: self.interrupted))
+                prepared = prepare(spec, self._make)
+                runs.append(run(prepared, self._out, sys.argv, progress, lambda: self.interrupted))
                 if self.interrupted:
-                    self._console.print(f"interrupted: kept as {runs[-1].path}")
+                    self._console.print(f"{runs[-1].status}: kept as {runs[-1].path}", markup=False)
                     break
         return runs
 
-    def report(self, runs: list[Run]) -> None:
+    def comparisons(self, runs: list[Run]) -> list[Comparison]:
+        """The first policy named against each of the others, a GPU and workload at a time; none after Ctrl-C."""
+        if self.interrupted:
+            return []
+        found = []
+        for group in _groups(runs):
+            first, *others = self._arms(group)
+            found += [compare_runs(first, other) for other in others]
+        return found
+
+    def report(self, runs: list[Run], comparisons: list[Comparison]) -> None:
         """Tables and words on standard output, then where the files are."""
         console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-        groups: dict[tuple[str, str], list[Run]] = {}
-        for one in runs:
-            groups.setdefault((one.spec.gpu, one.spec.workload), []).append(one)
-        for (gpu, workload), group in groups.items():
-            label = group[0].manifest["provenance"].get("trace_label", workload)
-            console.print(f"\n{workload if label == workload else f'{workload} [{label}]'} on {gpu}", markup=False)
-            console.print(run_table(group))
-            for arm in arms(group):
-                worst = max(arm, key=lambda one: LEVELS.index(one.level))
-                for reason in worst.manifest["verdict"]["reasons"]:
-                    console.print(f"  {worst.spec.policy} {reason}", markup=False)
-            if self.interrupted:
-                continue
-            first, *others = sorted(arms(group), key=lambda arm: self._policies.index(arm[0].spec.policy))
-            for other in others:
-                console.print("\n".join(words(compare_runs(first, other))), markup=False)
+        for group in _groups(runs):
+            spec = group[0].spec
+            label = group[0].manifest["provenance"].get("trace_label", spec.workload)
+            heading = spec.workload if label == spec.workload else f"{spec.workload} [{label}]"
+            console.print(f"\n{heading} on {spec.gpu}: {spec.requests:,} requests, {spec.arrival}", markup=False)
+            arms_ = self._arms(group)
+            console.print(run_table([run for arm in arms_ for run in arm]))
+            for arm in arms_:
+                for line in _about(arm):
+                    console.print(f"  {line}", markup=False)
+            for note in dict.fromkeys(note for one in group for note in one.manifest["notes"]):
+                if note not in self._said:
+                    console.print(f"  note: {note}", markup=False)
+            for comparison in comparisons:
+                if comparison.a[0] in group:
+                    console.print("\n".join(words(comparison)), markup=False)
         console.print()
         for one in runs:
             console.print(str(one.path), markup=False, soft_wrap=True)
 
+    def _arms(self, group: list[Run]) -> list[list[Run]]:
+        """The arms of a group in the order in which their policies were named."""
+        return sorted(arms(group), key=lambda arm: self._policies.index(arm[0].spec.policy))
+
     def _say_what_this_is(self) -> None:
         """What cannot run is refused, and what was put in another's place is said, before anything runs."""
-        said: dict[str, None] = {}
+        self._said: dict[str, None] = {}
         for spec in self._specs:
             if spec.repeat == 0:
-                said.update(dict.fromkeys(prepare(spec).notes))
-        self._console.print(
-            "replaying on the virtual-time engine (this version has no real engine yet): results are `simulated`"
-        )
-        for note in said:
+                self._said.update(dict.fromkeys(prepare(spec, self._make).notes))
+        spec = self._specs[0]
+        for text in dropped(self._given, self._policies):
+            self._said[text] = None
+        if spec.arrival.startswith("closed:"):
+            in_flight = int(spec.arrival.partition("=")[2])
+            if spec.requests < 4 * in_flight:
+                self._said[
+                    f"{spec.requests:,} requests at {in_flight:,} in flight are {spec.requests / in_flight:.1f} waves: "
+                    "the run's start and end weigh in; more --requests show the steady state"
+                ] = None
+        if spec.engine == "simulated":
+            self._console.print(
+                "replaying on the virtual-time engine (this version starts no real engine): results are `simulated`"
+            )
+        for note in self._said:
             self._console.print(note, markup=False)
 
     @contextmanager
@@ -154,8 +203,33 @@ class RunSession:
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[clock]}"),
-            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[told]}", markup=False),
         )
         hidden = self._quiet or not self._console.is_terminal
         return Progress(*columns, console=self._console, transient=True, disable=hidden)
+
+
+def _groups(runs: list[Run]) -> list[list[Run]]:
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for one in runs:
+        groups.setdefault((one.spec.gpu, one.spec.workload), []).append(one)
+    return list(groups.values())
+
+
+def _about(arm: list[Run]) -> list[str]:
+    """Why an arm is not VALID, and how its policy went about it where it can choose."""
+    worst = max(arm, key=lambda one: LEVELS.index(one.level))
+    which = f" (worst of {len(arm)}: repeat {worst.spec.repeat})" if len(arm) > 1 else ""
+    lines = [f"{worst.spec.policy} {reason}{which}" for reason in worst.manifest["verdict"]["reasons"]]
+    share = mixed_share(arm)
+    if share is not None:
+        lines.append(f"{worst.spec.policy} spent {100 * share:.0f} % of its steps in mixed mode")
+    return lines
+
+
+def _told(status: Status) -> str:
+    rate = f"{status.output_tokens / status.now_s:,.0f} tok/s" if status.now_s > 0 else ""
+    if status.in_flight is None:
+        return f"virtual {status.now_s:,.1f} s  {rate}"
+    lag = "" if status.lag_s is None else f"  lag {status.lag_s * 1e3:.1f} ms"
+    return f"{status.now_s:,.1f} s  {rate}  {status.in_flight} in flight  {status.failed} failed{lag}"

@@ -28,7 +28,7 @@ _SLUG_LENGTH = 80
 
 def slug(name: str) -> str:
     """A name as a path segment of [a-z0-9._=+-], never empty or hidden; long ones end in a hash."""
-    out = re.sub(r"[^a-z0-9._=+-]", "-", name.lower()).lstrip(".") or "none"
+    out = re.sub(r"[^a-z0-9._=+-]", "-", name.lower()).lstrip(".-") or "none"
     if len(out) > _SLUG_LENGTH:
         out = f"{out[: _SLUG_LENGTH - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return out

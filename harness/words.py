@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from harness.compare import Comparison
+from harness.compare import Comparison, Row
 
-_TOLD = {"output_throughput": "output tok/s", "ttft_s": "TTFT", "tpot_s": "TPOT"}
+_TOLD = {"goodput": "goodput", "output_throughput": "output tok/s", "ttft_s": "TTFT mean", "tpot_s": "TPOT mean"}
 
 
 def words(comparison: Comparison) -> list[str]:
-    """Lines for a terminal: B against A in throughput, TTFT and TPOT, each with its 95 % interval and word."""
+    """Lines for a terminal: B against A in goodput (with an SLO), throughput, TTFT and TPOT, each with its word."""
     a, b = comparison.a[0].spec.policy, comparison.b[0].spec.policy
     if comparison.refusal:
         return [f"{b} against {a}: not compared: {comparison.refusal}"]
     lines = [f"{b} against {a} ({comparison.method}):"]
-    for name, label in _TOLD.items():
-        row = comparison.rows.get(name)
-        if row is None or row.ratio is None:
-            continue
-        change = f"{100 * (row.ratio - 1):+.1f} %"
-        if row.low is not None and row.high is not None:
-            change += f" (95 % interval {100 * (row.low - 1):+.1f} … {100 * (row.high - 1):+.1f} %)"
-        lines.append(f"  {label:<13} {change}: {row.word}")
+    told = {label: row for name, label in _TOLD.items() if (row := comparison.rows.get(name)) is not None}
+    if told and all(row.a == row.b for row in comparison.rows.values()):
+        lines.append("  identical: every request had the same times under both")
+    else:
+        lines += [f"  {label:<13} {change(row)}: {word(row)}" for label, row in told.items() if row.ratio is not None]
     lines += [f"  note: {note}" for note in comparison.notes]
     return lines
+
+
+def change(row: Row) -> str:
+    """B over A: in percent, as a factor where that is beyond ten, with its 95 % interval where there is one."""
+    if row.ratio is None:
+        return "-"
+    if row.ratio > 10:
+        return f"×{row.ratio:,.3g}"
+    text = f"{100 * (row.ratio - 1):+.1f} %"
+    if row.low is not None and row.high is not None:
+        text += f" (95 % interval {100 * (row.low - 1):+.1f} … {100 * (row.high - 1):+.1f} %)"
+    return text
+
+
+def word(row: Row) -> str:
+    """The row's word; without an interval nothing was tested, and that is said instead."""
+    return row.word if row.low is not None else "not tested (no interval from this run: use --repeat)"

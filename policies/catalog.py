@@ -197,7 +197,7 @@ def _nearest(word: str, known: list[str]) -> str:
 
 def find_policy(name: str) -> PolicyEntry:
     """The catalog's entry; PolicyError with the nearest name where there is none."""
-    name = ALIASES.get(name, name)
+    name = ALIASES.get(name.lower(), name.lower())
     if name not in POLICIES:
         known = [*POLICIES, *ALIASES]
         raise PolicyError(f"unknown policy {name!r}: {_nearest(name, known)}known are {', '.join(known)}")

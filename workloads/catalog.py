@@ -205,6 +205,7 @@ CATALOG: dict[str, WorkloadEntry] = {entry.name: entry for entry in _ENTRIES}
 
 def entry_of(name: str) -> WorkloadEntry:
     """The catalog's entry, or WorkloadError with the nearest name and the list."""
+    name = name.lower()
     if name not in CATALOG:
         raise WorkloadError(
             f"unknown workload {name!r}{options.suggest(name, CATALOG)}: known are {', '.join(CATALOG)}"
@@ -219,6 +220,7 @@ def load_workload(name: str, given: Mapping[str, str], *, requests: int | None, 
     user can mend.
     """
     entry = entry_of(name)
+    name = entry.name
     values = options.read(name, entry.options, given)
     asked = Asked(DEFAULT_REQUESTS if requests is None else requests, seed, model)
     trace = entry.load(values, asked)
@@ -233,6 +235,7 @@ def canonical_workload(name: str, given: Mapping[str, str]) -> str:
     entry = entry_of(name)
     values = options.read(name, entry.options, given)
     told = {o.name: values[o.name] for o in entry.options if values[o.name] != o.default}
+    name = entry.name
     first = [told.pop("path")] if name == "file" else []
     parts = first + [f"{key}={options.write(told[key])}" for key in sorted(told)]
     return f"{name}:{','.join(parts)}" if parts else name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 from workloads.errors import WorkloadError
 from workloads.seeds import generator
 from workloads.trace import Ints, Trace
+
+_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def limit(
@@ -78,7 +81,9 @@ def with_history(trace: Trace) -> Trace:
 
 def _order(trace: Trace, requests: int, seed: int, order: str) -> tuple[Ints, int]:
     rows = len(trace)
-    start = (seed * requests) % rows
+    # Once the windows have gone round the trace, each lap begins elsewhere, so that no two seeds take the same rows.
+    lap = seed * requests // rows
+    start = (seed * requests + round(lap * _GOLDEN * requests)) % rows
     index = (start + np.arange(requests, dtype=np.int64)) % rows
     if order == "shuffled":
         index = generator(seed, "order").permutation(rows)[index]
@@ -91,9 +96,10 @@ def _order(trace: Trace, requests: int, seed: int, order: str) -> tuple[Ints, in
 
 
 def select(trace: Trace, requests: int | None, seed: int, order: str = "file") -> Trace:
-    """The rows a run takes: the window of `requests` rows from (seed · requests) mod rows, wrapping round.
+    """The rows a run takes: the window of `requests` rows that follows the windows of the seeds before it.
 
-    With seed 0 that is the first `requests` rows, as published. More requests than rows repeat the trace.
+    It wraps round, and each lap of the trace begins a little further on. With seed 0 it is the first `requests`
+    rows, as published. More requests than rows repeat the trace.
     `order`: `file`; `shuffled` permutes the whole trace by the seed first; `paper` shuffles the window as
     the published client does. Timestamps count from the first request taken; they go where the rows no
     longer ascend, and sessions where requests are shuffled or repeated. None takes every row.

@@ -106,6 +106,20 @@ def _steady(evidence: Evidence) -> float | str:
     return min(100.0, 100 * (window.end - window.start) / (end - start))
 
 
+def _backlog(evidence: Evidence) -> float | str:
+    if is_closed_loop(evidence.spec):
+        return "a closed loop sends only as fast as it is served"
+    requests = evidence.measured.requests
+    order = np.argsort(requests.due, kind="stable")
+    waited = (requests.first - requests.due)[order][(requests.first != MISSING)[order]] / 1e9
+    fifth = len(waited) // 5
+    if fifth < 20:
+        return "too few requests to see a queue grow"
+    early, late = float(np.median(waited[fifth : 2 * fifth])), float(np.median(waited[-fifth:]))
+    # A wait of under a second is no backlog, however small the wait before it was.
+    return late / early if late > 1 and early > 0 else 1.0
+
+
 def _output_length(evidence: Evidence) -> float | str:
     requests = evidence.measured.requests
     expected = integers(evidence.requests.column("expected_output_tokens"))[requests.order]
@@ -177,6 +191,7 @@ CHECKS = (
     Check("client_cpu", "client CPU in use", "%", 70, 90, _client_cpu),
     Check("errors", "requests not completed", "%", 0.1, 1, _errors),
     Check("steady_window", "steady window of the run", "%", 50, 20, _steady, floor=True),
+    Check("backlog", "late waits for the first token over early ones (a growing queue)", "times", 3, None, _backlog),
     Check("output_length", "answers of another length than asked for", "%", 0, 1, _output_length),
     Check("prefix_cache", "prefix-cache hits off the declared share by", "points", 1, 5, _prefix_cache),
     Check("realised_trace", "rows of the trace missing or unplanned", "rows", None, 0, _realised_trace),

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 
 from harness.compare import compare
-from harness.document import compare_table, list_table, run_document, run_table, runs_document, show_table
+from harness.document import compare_table, list_lines, run_document, run_table, runs_document, show_table
 from harness.runs import load_run
 from tests.runfactory import SPEC, toy_run, write_run, write_toy
 
@@ -44,7 +44,7 @@ def test_tables_fit_80_columns_and_name_the_kind(tmp_path: Path) -> None:
     b = write_run(tmp_path, requests, steps, spec=spec, provenance=TWIN, degraded=("mixed-step cost is assumed",))
     runs = [load_run(a), load_run(b)]
     comparison = compare([a], [b], frozenset({"gpu"}))
-    for table in (show_table(runs[1]), compare_table(comparison), run_table(runs), list_table(runs)):
+    for table in (show_table(runs[1]), compare_table(comparison), run_table(runs)):
         text = rendered(table)
         assert "simulated" in text
         assert "…" not in text.replace(" … ", "")
@@ -64,7 +64,6 @@ def test_markup_in_names_is_not_interpreted(tmp_path: Path) -> None:
     requests, steps = toy_run(20)
     path = write_run(tmp_path, requests, steps, spec=dataclasses.replace(SPEC, workload="file:a[red]b[/red].jsonl"))
     assert "[red]" in rendered(show_table(load_run(path)), 200)
-    assert "[red]" in rendered(list_table([load_run(path)]), 200)
 
 
 def test_what_is_not_comparable_says_why(tmp_path: Path) -> None:
@@ -74,3 +73,11 @@ def test_what_is_not_comparable_says_why(tmp_path: Path) -> None:
     b = write_run(tmp_path, requests, steps, spec=spec, status="interrupted", reason="Ctrl-C")
     text = rendered(compare_table(compare([a], [b])))
     assert "not compared: b is INVALID: the run is interrupted: Ctrl-C" in text
+
+
+def test_a_listed_run_is_one_line_that_ends_in_its_whole_path(tmp_path: Path) -> None:
+    path = write_toy(tmp_path)
+    (line,) = list_lines([load_run(path)])
+    assert line.startswith("VALID")
+    assert "simulated" in line
+    assert line.endswith(str(path))

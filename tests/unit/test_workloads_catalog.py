@@ -116,7 +116,11 @@ def test_each_seed_takes_the_next_window_and_wraps() -> None:
     np.testing.assert_array_equal(
         load("sharegpt", 3000, 6).prompt_tokens, np.concatenate([whole[18_000:], whole[:1000]])
     )
-    assert load("sharegpt", 3000, 7).source["window"] == {"start": 1000, "rows": 3000, "of": 20_000, "order": "file"}
+    window = load("sharegpt", 3000, 7).source["window"]
+    assert window == {"start": 1000 + 1854, "rows": 3000, "of": 20_000, "order": "file"}, "the second lap begins later"
+    starts = [load("sharegpt", 4000, seed).source["window"]["start"] for seed in range(60)]
+    assert starts[:5] == [0, 4000, 8000, 12_000, 16_000]
+    assert len(set(starts)) == 60, "no two seeds take the same rows"
     doubled = load("sharegpt", 40_000)
     np.testing.assert_array_equal(doubled.prompt_tokens, np.concatenate([whole, whole]))
     assert doubled.session is None

@@ -1,0 +1,46 @@
+"""`bench run --url …`: a session against a server that already runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from harness.drive.endpoint import Endpoint, key_from
+from harness.engines.discover import models_of, wait_until_ready
+from harness.engines.endpoint import Client, EndpointEngine
+from harness.errors import UserError
+from harness.runspec import RunSpec
+from harness.session import RunSession, asked_of
+from workloads.arrivals import Stream
+
+
+def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
+    """The session that the options of `bench run` ask for, once the server is ready and its model known."""
+    endpoint = Endpoint(
+        url=options["url"],
+        chat=options["api"] == "chat",
+        key=key_from(options["key_env"]) if options["key_env"] else None,
+        ca_file=options["ca_file"],
+    )
+    wait_until_ready(endpoint, options["ready_timeout"])
+    served = models_of(endpoint) if options["model"] is None else [options["model"]]
+    if len(served) > 1:
+        raise UserError(f"--url {endpoint.url}: serves {', '.join(served)}: choose one with --model")
+    client = Client(
+        api=options["api"],
+        prompts="text" if options["api"] == "chat" else options["prompts"],
+        think_s=options["think_time"],
+        sessions=options["sessions"],
+        ignore_eos=not options["no_ignore_eos"],
+        timeout_s=options["timeout"],
+        first_token_timeout_s=options["first_token_timeout"],
+        processes=options["processes"],
+        warmup=options["warmup"],
+        vocabulary=options["vocabulary"],
+        tokenizer=options["tokenizer"],
+    )
+
+    def make(spec: RunSpec, stream: Stream) -> EndpointEngine:
+        return EndpointEngine(spec, stream, endpoint, client)
+
+    return RunSession(asked_of(options | {"model": served[0]}, client.decides()), out, quiet, make)

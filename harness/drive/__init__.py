@@ -1,0 +1,1 @@
+"""A schedule on the wire: `drive` sends a plan to an OpenAI-compatible server and hands rows back."""

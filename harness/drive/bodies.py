@@ -1,0 +1,53 @@
+"""Request bodies, encoded before the clock starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+Prompt = str | Sequence[int]
+
+
+def completion_body(
+    model: str,
+    prompt: Prompt,
+    max_tokens: int,
+    *,
+    seed: int | None = None,
+    ignore_eos: bool = True,
+    extra: Mapping[str, Any] | None = None,
+) -> bytes:
+    """The JSON of a streaming `/v1/completions` request; `prompt` is text or token ids (a list, an array)."""
+    text = prompt if isinstance(prompt, str) else list(prompt)
+    return _body({"model": model, "prompt": text}, max_tokens, seed, ignore_eos, extra)
+
+
+def chat_body(
+    model: str,
+    messages: Sequence[Mapping[str, Any]],
+    max_tokens: int,
+    *,
+    seed: int | None = None,
+    ignore_eos: bool = True,
+    extra: Mapping[str, Any] | None = None,
+) -> bytes:
+    """The JSON of a streaming `/v1/chat/completions` request; a message has `role` and `content`."""
+    return _body({"model": model, "messages": list(messages)}, max_tokens, seed, ignore_eos, extra)
+
+
+def _body(
+    asked: dict[str, Any], max_tokens: int, seed: int | None, ignore_eos: bool, extra: Mapping[str, Any] | None
+) -> bytes:
+    asked |= {
+        "max_tokens": max_tokens,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if ignore_eos:
+        asked["ignore_eos"] = True
+    if seed is not None:
+        asked["seed"] = seed
+    return orjson.dumps(asked | dict(extra or {}), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)

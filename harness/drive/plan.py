@@ -1,0 +1,165 @@
+"""The plan of a run in one file: every request's body, encoded, and columns that say which and when.
+
+Bodies stay on disk (in the page cache) until they are sent, so a plan of any size costs a driving process
+72 bytes a request, and processes share it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import IO
+
+from harness.errors import UserError
+
+COLUMNS = (
+    "row",
+    "session",
+    "turn",
+    "due_ns",
+    "think_ns",
+    "prompt_tokens",
+    "expected_output_tokens",
+    "id_end",
+    "body_end",
+)
+NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A request that is ready to go.
+
+    `due_ns` counts from the run's start; None in a closed loop and for the later turns of a session, which
+    are due `think_ns` after the answer before them ended. `body` is the whole JSON. Token counts are what the
+    plan expects; 0 expected output tokens leave the length open.
+    """
+
+    id: str
+    row: int
+    due_ns: int | None
+    body: bytes
+    prompt_tokens: int
+    expected_output_tokens: int
+    session: int | None = None
+    turn: int | None = None
+    think_ns: int = 0
+
+
+class Plan:
+    """The requests of a plan by their place in it: columns of integers (NONE where there is none), ids, bodies."""
+
+    def __init__(self, file: IO[bytes], bodies_end: int, ids_end: int, columns: dict[str, array[int]]) -> None:
+        self._file = file
+        self._fd = file.fileno()
+        self._ids_at = bodies_end
+        self.shape = {"bodies_end": bodies_end, "ids_end": ids_end, "count": len(columns["row"])}
+        self.columns = columns
+        self._id_end = columns["id_end"]
+        self._body_end = columns["body_end"]
+
+    @classmethod
+    def write(cls, requests: Iterable[Planned]) -> Plan:
+        """A plan of requests, in their order; UserError where there is none, or no room for it."""
+        columns = {name: array("q") for name in COLUMNS}
+        ids = bytearray()
+        size = 0
+        file = tempfile.TemporaryFile(prefix="bench-plan-")  # noqa: SIM115
+        try:
+            for one in requests:
+                file.write(one.body)
+                size += len(one.body)
+                ids += one.id.encode()
+                values = (
+                    one.row,
+                    NONE if one.session is None else one.session,
+                    NONE if one.turn is None else one.turn,
+                    NONE if one.due_ns is None else one.due_ns,
+                    one.think_ns,
+                    one.prompt_tokens,
+                    one.expected_output_tokens,
+                    len(ids),
+                    size,
+                )
+                for name, value in zip(COLUMNS, values, strict=True):
+                    columns[name].append(value)
+            file.write(ids)
+            for column in columns.values():
+                file.write(column.tobytes())
+            file.flush()
+        except OSError as error:
+            file.close()
+            raise UserError(f"{tempfile.gettempdir()}: no room for the plan ({error.strerror}): set TMPDIR") from None
+        except BaseException:
+            file.close()
+            raise
+        if not columns["row"]:
+            file.close()
+            raise UserError("the plan is empty: nothing to send")
+        return cls(file, size, size + len(ids), columns)
+
+    @classmethod
+    def read(cls, fd: int, shape: dict[str, int]) -> Plan:
+        """The plan behind an open file, which it then owns; `shape` is that of the plan that wrote it."""
+        count = shape["count"]
+        at = shape["ids_end"]
+        columns = {}
+        for name in COLUMNS:
+            columns[name] = array("q")
+            columns[name].frombytes(_pread(fd, 8 * count, at))
+            at += 8 * count
+        return cls(os.fdopen(fd, "rb"), shape["bodies_end"], shape["ids_end"], columns)
+
+    def __len__(self) -> int:
+        return len(self._body_end)
+
+    def fileno(self) -> int:
+        """The open file, to hand to another process."""
+        return self._fd
+
+    def id(self, i: int) -> str:
+        """The id of request `i`."""
+        start = self._id_end[i - 1] if i else 0
+        return _pread(self._fd, self._id_end[i] - start, self._ids_at + start).decode()
+
+    def body(self, i: int) -> bytes:
+        """The body of request `i`."""
+        start = self._body_end[i - 1] if i else 0
+        return _pread(self._fd, self._body_end[i] - start, start)
+
+    def share(self, worker: int, workers: int) -> list[int]:
+        """The places that one of several workers sends: by session, or by row where there is none."""
+        rows, sessions = self.columns["row"], self.columns["session"]
+        return [i for i in range(len(self)) if (rows[i] if sessions[i] == NONE else sessions[i]) % workers == worker]
+
+    def chains(self, places: list[int]) -> tuple[list[int], dict[int, int]]:
+        """The places that wait for no other, in the order they go; and for each turn the one that follows it."""
+        due, session, turn, row = (self.columns[name] for name in ("due_ns", "session", "turn", "row"))
+        heads: list[int] = []
+        after: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for i in sorted(places, key=lambda i: (session[i], turn[i], row[i])):
+            if session[i] != NONE and session[i] in last:
+                after[last[session[i]]] = i
+            else:
+                heads.append(i)
+            last[session[i]] = i
+        heads.sort(key=lambda i: (due[i], row[i]))
+        return heads, after
+
+    def close(self) -> None:
+        """Let go of the file; it is gone with its last holder."""
+        self._file.close()
+
+
+def _pread(fd: int, size: int, at: int) -> bytes:
+    """`size` bytes at `at`; pread gives 2 GB at most."""
+    data = os.pread(fd, size, at)
+    while len(data) < size:
+        more = os.pread(fd, size - len(data), at + len(data))
+        assert more, "the plan file is shorter than its columns say"
+        data += more
+    return data

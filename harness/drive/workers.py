@@ -1,0 +1,320 @@
+"""`drive`: a plan over one or several driving processes, its rows to a sink, its state to whoever watches."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+import pyarrow as pa
+
+from harness.drive import frames
+from harness.drive.driver import Result, Settings
+from harness.drive.endpoint import Endpoint
+from harness.drive.plan import Plan, Planned
+from harness.drive.rows import request_batch
+from harness.errors import RunFailed, UserError
+from harness.records import COMPLETED
+
+# From the last process being ready to the run's start.
+_HEADSTART_NS = 20_000_000
+_POLL_S = 0.1
+_PIPE_BYTES = 1 << 20
+# What a stopped process may take to end before it is killed.
+_STOP_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """How a run stands; `max_lag_s` is the longest wait of a due request for its send so far."""
+
+    elapsed_s: float
+    sent: int
+    in_flight: int
+    completed: int
+    failed: int
+    output_tokens: int
+    max_lag_s: float
+    cpu_share: float
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a run went.
+
+    `status` is complete, interrupted or failed, `reason` says why it is not complete. `sent` counts requests
+    that left; `recorded` those with a row. `errors` counts failures by name. `client` goes into run.json as
+    it is: `cpu_share` is of the busiest process, of one core.
+    """
+
+    status: str = "complete"
+    reason: str | None = None
+    sent: int = 0
+    recorded: int = 0
+    completed: int = 0
+    prompt_tokens_off: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    client: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def drive(
+    requests: Iterable[Planned],
+    endpoint: Endpoint,
+    settings: Settings,
+    sink: Callable[[pa.RecordBatch], None],
+    *,
+    processes: int = 1,
+    progress: Callable[[Snapshot], None] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """Send a plan and hand the rows (columns of REQUESTS) to `sink` as requests end; how it went.
+
+    `stopped` is asked ten times a second: True sends nothing more and records what is in flight as
+    `cancelled`. The shares of several processes are by session or row, so a closed loop's slots are divided
+    among them. UserError where the server cannot be reached; what `sink` raises ends the run.
+    """
+    plan = Plan.write(requests)
+    processes = max(1, min(processes, len(plan), settings.concurrency or len(plan)))
+    crew = _Crew(plan, endpoint, settings, processes, sink)
+    try:
+        crew.start()
+        with _yielding():
+            crew.watch(progress, stopped)
+        return crew.outcome()
+    finally:
+        crew.close()
+        plan.close()
+
+
+@contextlib.contextmanager
+def _yielding() -> Iterator[None]:
+    """Recording waits for a core instead of taking it from the processes that drive."""
+    if not hasattr(os, "sched_setscheduler"):
+        yield
+        return
+    before = os.sched_getscheduler(0)
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, before, os.sched_getparam(0))
+
+
+class _Process:
+    """A driving process as its parent sees it."""
+
+    def __init__(self, config: dict[str, Any], plan_fd: int) -> None:
+        read, write = os.pipe()
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        root = str(Path(__file__).parents[2])
+        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+        try:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "harness.drive.worker", str(write)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(write, plan_fd),
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+            )
+        except BaseException:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        self.read = read
+        self.frames = frames.Frames()
+        self.ready = False
+        self.ended = False
+        self.status: dict[str, Any] = {}
+        self.final: dict[str, Any] | None = None
+        self.say(orjson.dumps(config).decode())
+
+    def say(self, line: str) -> None:
+        stdin: IO[bytes] | None = self.popen.stdin
+        assert stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            stdin.write(f"{line}\n".encode())
+            stdin.flush()
+
+
+class _Crew:
+    def __init__(
+        self,
+        plan: Plan,
+        endpoint: Endpoint,
+        settings: Settings,
+        processes: int,
+        sink: Callable[[pa.RecordBatch], None],
+    ) -> None:
+        self._plan = plan
+        self._endpoint = endpoint
+        self._settings = settings
+        self._count = processes
+        self._sink = sink
+        self._crew: list[_Process] = []
+        self._selector = selectors.DefaultSelector()
+        self._t0_ns = 0
+        self._outcome = Outcome(notes=endpoint.notes())
+        self._interrupted = False
+        self._stop_at: float | None = None
+
+    def start(self) -> None:
+        """Start the processes and, when all have their connections, the run."""
+        shares = _divide(self._settings.concurrency, self._count)
+        for worker, share in enumerate(shares):
+            config = {
+                "plan_fd": self._plan.fileno(),
+                "plan_shape": self._plan.shape,
+                "worker": worker,
+                "workers": self._count,
+                "endpoint": dataclasses.asdict(self._endpoint),
+                "settings": dataclasses.asdict(self._settings) | {"concurrency": share},
+            }
+            process = _Process(config, self._plan.fileno())
+            self._crew.append(process)
+            self._selector.register(process.read, selectors.EVENT_READ, process)
+
+    def watch(self, progress: Callable[[Snapshot], None] | None, stopped: Callable[[], bool]) -> None:
+        """Record and tell until every process has ended."""
+        while not all(process.ended for process in self._crew):
+            for key, _ in self._selector.select(_POLL_S):
+                self._read(key.data)
+            if not self._t0_ns and all(process.ready for process in self._crew):
+                self._t0_ns = time.monotonic_ns() + _HEADSTART_NS
+                for process in self._crew:
+                    process.say(f"go {self._t0_ns}")
+            if stopped() and not self._interrupted:
+                self._interrupted = True
+                self._stop()
+            if self._stop_at is not None and time.monotonic() > self._stop_at:
+                for process in self._crew:
+                    process.popen.kill()
+            if progress is not None and self._t0_ns:
+                progress(self._snapshot())
+
+    def outcome(self) -> Outcome:
+        """What came of it."""
+        one = self._outcome
+        finals = [process.final or process.status for process in self._crew]
+        one.sent = sum(final.get("sent", 0) for final in finals)
+        one.client = {
+            "processes": self._count,
+            "cpu_share": max(final.get("cpu_share", 0.0) for final in finals),
+            "cpu_share_peak": max(final.get("cpu_share_peak", 0.0) for final in finals),
+            "cpu_s": sum(final.get("cpu_s", 0.0) for final in finals),
+            "cpu_with_start_s": sum(final.get("cpu_with_start_s", 0.0) for final in finals),
+            "peak_memory_mb": sum(final.get("peak_memory_mb", 0.0) for final in finals),
+            "connections": sum(final.get("connections", 0) for final in finals),
+            "resent": sum(final.get("resent", 0) for final in finals),
+            "max_lag_s": max(final.get("max_lag_s", 0.0) for final in finals),
+        }
+        reasons = [final["reason"] for final in finals if final.get("reason")]
+        if any(process.final is None for process in self._crew) and not (self._interrupted and not self._t0_ns):
+            one.status, one.reason = "failed", "a driving process died; what it had recorded is kept"
+        elif self._interrupted:
+            one.status, one.reason = "interrupted", "interrupted by the user"
+        elif reasons:
+            one.status, one.reason = "failed", reasons[0]
+        if one.client["resent"]:
+            one.notes.append(
+                f"{one.client['resent']} requests went out again on a new connection, since the server closed the "
+                "idle one that they were on; their times count from the first send"
+            )
+        if one.prompt_tokens_off:
+            one.notes.append(f"{one.prompt_tokens_off} prompts have another length by the server's count than planned")
+        return one
+
+    def close(self) -> None:
+        """End every process that is still there, and let go of the pipes."""
+        self._selector.close()
+        for process in self._crew:
+            os.close(process.read)
+            if process.popen.poll() is None and not process.ended:
+                process.popen.kill()
+            with contextlib.suppress(BrokenPipeError):
+                if process.popen.stdin is not None:
+                    process.popen.stdin.close()
+            process.popen.wait()
+
+    def _read(self, process: _Process) -> None:
+        data = os.read(process.read, _PIPE_BYTES)
+        results: list[Result] = []
+        for kind, payload in process.frames.feed(data):
+            if kind == frames.RESULTS:
+                results.extend(frames.unpack(payload))
+            elif kind == frames.READY:
+                process.ready = True
+            elif kind == frames.STATUS:
+                process.status = orjson.loads(payload)
+            elif kind == frames.FINAL:
+                process.final = orjson.loads(payload)
+                if orjson.loads(payload)["stopped"] and not self._interrupted:
+                    # Something ended it (SIGTERM to all of a group): the others end too.
+                    self._interrupted = True
+                    self._stop()
+            elif kind == frames.REFUSED:
+                raise UserError(f"{orjson.loads(payload)['error']}: start the server, or correct --url")
+        if results:
+            self._record(results)
+        if not data:
+            process.ended = True
+            self._selector.unregister(process.read)
+            if process.final is None and not self._interrupted:
+                if not self._t0_ns:
+                    raise RunFailed("a driving process ended before the run began; standard error says why")
+                # The others drive less than the plan: what they measure from here on is another run.
+                self._stop()
+
+    def _record(self, results: list[Result]) -> None:
+        one = self._outcome
+        planned = self._plan.columns["prompt_tokens"]
+        for result in results:
+            one.recorded += 1
+            if result.finish in COMPLETED:
+                one.completed += 1
+            if result.error:
+                one.errors[result.error.partition(":")[0].partition(" ")[0]] += 1
+            if result.prompt_tokens is not None and result.prompt_tokens != planned[result.place]:
+                one.prompt_tokens_off += 1
+        self._sink(request_batch(results, self._plan, self._t0_ns))
+
+    def _stop(self) -> None:
+        self._stop_at = time.monotonic() + _STOP_S
+        for process in self._crew:
+            process.say("stop")
+
+    def _snapshot(self) -> Snapshot:
+        said = [process.final or process.status for process in self._crew]
+        return Snapshot(
+            elapsed_s=max(time.monotonic_ns() - self._t0_ns, 0) / 1e9,
+            sent=sum(one.get("sent", 0) for one in said),
+            in_flight=sum(one.get("in_flight", 0) for one in said),
+            completed=self._outcome.completed,
+            failed=self._outcome.recorded - self._outcome.completed,
+            output_tokens=sum(one.get("output_tokens", 0) for one in said),
+            max_lag_s=max(one.get("max_lag_s", 0.0) for one in said),
+            cpu_share=max(one.get("cpu_share", 0.0) for one in said),
+        )
+
+
+def _divide(concurrency: int | None, parts: int) -> list[int | None]:
+    """Slots of a closed loop over processes; None for each of an open one."""
+    if concurrency is None:
+        return [None] * parts
+    return [concurrency // parts + (i < concurrency % parts) for i in range(parts)]

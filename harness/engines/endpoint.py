@@ -1,0 +1,216 @@
+"""A server that already runs, driven over HTTP: any that speaks OpenAI's completions or chat completions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from harness import __version__
+from harness.drive.bodies import chat_body, completion_body
+from harness.drive.driver import Settings
+from harness.drive.endpoint import Endpoint
+from harness.drive.plan import Planned
+from harness.drive.workers import Snapshot, drive
+from harness.engines.base import Ended, Progress, Status, Stopped
+from harness.engines.discover import Scraper, engine_of
+from harness.errors import UserError
+from harness.runspec import RunSpec
+from harness.store import RunWriter
+from workloads.arrivals import Stream
+from workloads.errors import WorkloadError
+from workloads.prompt_text import TextPrompts, Words
+from workloads.prompts import TokenPrompts, safe_ids
+from workloads.tokenizer import load_tokenizer
+
+# Where nobody says how large the vocabulary is: every model in use has at least this many tokens.
+ASSUMED_VOCABULARY = 32_000
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """How the server is driven; what decides the numbers of it stands in the spec's `client`.
+
+    `prompts` is ids or text. `think_s` lies between an answer and the session's next turn. `vocabulary`
+    None means the tokenizer's, or an assumed one; `tokenizer` as workloads.tokenizer reads it.
+    """
+
+    api: str = "completions"
+    prompts: str = "ids"
+    think_s: float = 0.0
+    sessions: bool = False
+    ignore_eos: bool = True
+    timeout_s: float | None = 3600.0
+    first_token_timeout_s: float | None = None
+    processes: int = 1
+    warmup: int = 4
+    vocabulary: int | None = None
+    tokenizer: str = ""
+
+    def decides(self) -> dict[str, Any]:
+        """The part that a comparison must find equal."""
+        return {
+            "api": self.api,
+            "prompts": self.prompts,
+            "sessions": self.sessions,
+            "think_s": self.think_s,
+            "ignore_eos": self.ignore_eos,
+            "timeout_s": self.timeout_s,
+            "first_token_timeout_s": self.first_token_timeout_s,
+            "warmup": self.warmup,
+        }
+
+
+class EndpointEngine:
+    """One run against a server, ready to go; raises UserError for what the user can mend."""
+
+    kind = "measured"
+
+    def __init__(self, spec: RunSpec, stream: Stream, endpoint: Endpoint, client: Client) -> None:
+        self.spec = spec
+        self.stream = stream
+        self.endpoint = endpoint
+        self.client = client
+        self.degraded: list[str] = []
+        self.notes = [f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"]
+        self._prompts = self._prompts_of()
+
+    def _prompts_of(self) -> TokenPrompts | TextPrompts:
+        trace, seed, client = self.stream.trace, self.spec.seed, self.client
+        if client.prompts == "text" or client.api == "chat":
+            try:
+                tokenizer, _ = load_tokenizer(client.tokenizer, self.spec.model)
+            except WorkloadError as error:
+                raise UserError(f"text prompts need a tokenizer to count with: {error}") from None
+            if client.api == "chat":
+                self.notes.append("chat: the template's own tokens come on top of each prompt's length")
+            # `/v1/completions` adds the tokenizer's own special tokens to a text, a chat template brings its own.
+            words = Words(tokenizer, add_special_tokens=client.api != "chat")
+            return TextPrompts(trace, seed, words, sessions=client.sessions)
+        size = client.vocabulary
+        if size is None:
+            try:
+                tokenizer, _ = load_tokenizer(client.tokenizer, self.spec.model)
+                size = tokenizer.get_vocab_size()
+            except WorkloadError:
+                size = ASSUMED_VOCABULARY
+                self.notes.append(
+                    f"prompts are ids below {size:,}, an assumed vocabulary: the tokenizer of {self.spec.model} "
+                    "could not be had; give --vocabulary or --tokenizer"
+                )
+        return TokenPrompts(trace, seed, safe_ids(size), sessions=client.sessions)
+
+    def provenance(self) -> dict[str, Any]:
+        """The server and what it says of itself, the client."""
+        told = engine_of(self.endpoint)
+        return {
+            "engine": "endpoint",
+            "engine_version": told.get("version", "unknown"),
+            "url": self.endpoint.url,
+            "driver": f"schedbench {__version__}",
+            "processes": self.client.processes,
+        }
+
+    def replay(self, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:
+        """Warms the server up, then drives the stream, keeping rows, the server's metrics and the client's load."""
+        warmup = self._warm_up(writer, stopped)
+        with Scraper(self.endpoint, writer.partial) as scraper:
+            outcome = drive(
+                self._planned(),
+                self.endpoint,
+                self._settings(self.stream.concurrency),
+                writer.add_requests,
+                processes=self.client.processes,
+                progress=lambda one: progress(_status(one)),
+                stopped=stopped,
+            )
+        notes = [*self.notes, *outcome.notes]
+        if not scraper.found:
+            notes.append("the server has no /metrics: nothing is known of its side")
+        errors = ", ".join(f"{count} {name}" for name, count in outcome.errors.most_common())
+        if errors:
+            notes.append(f"requests that failed, by reason: {errors}")
+        observed: dict[str, Any] = {"client": outcome.client, "notes": notes, "warmup": warmup}
+        if self.spec.max_duration_s is not None:
+            observed["planned"] = {"requests": outcome.recorded}
+        return Ended(outcome.status, outcome.reason, observed)
+
+    def _settings(self, concurrency: int | None) -> Settings:
+        return Settings(
+            concurrency=concurrency,
+            ignore_eos=self.client.ignore_eos,
+            timeout_s=self.client.timeout_s,
+            first_token_timeout_s=self.client.first_token_timeout_s,
+            max_duration_s=self.spec.max_duration_s,
+        )
+
+    def _planned(self) -> Iterator[Planned]:
+        """Every request of the stream with its body; a later turn of a session waits for the answer before it."""
+        trace, due_ns = self.stream.trace, self.stream.due_ns
+        prompts, output = trace.prompt_tokens.tolist(), trace.output_tokens.tolist()
+        sessions = trace.session.tolist() if self.client.sessions and trace.session is not None else None
+        turns = trace.turn.tolist() if sessions is not None and trace.turn is not None else None
+        seen: set[int] = set()
+        for row, prompt in enumerate(self._each_prompt()):
+            session = None if sessions is None else sessions[row]
+            later = session is not None and session in seen
+            if session is not None:
+                seen.add(session)
+            yield Planned(
+                id=trace.id_of(row),
+                row=row,
+                due_ns=None if due_ns is None or later else int(due_ns[row]),
+                body=self._body(prompt, output[row], row),
+                prompt_tokens=prompts[row],
+                expected_output_tokens=output[row],
+                session=session,
+                turn=None if turns is None else turns[row],
+                think_ns=round(self.client.think_s * 1e9),
+            )
+
+    def _each_prompt(self) -> Iterator[Any]:
+        rows = range(len(self.stream.trace))
+        if isinstance(self._prompts, TextPrompts):
+            return self._prompts.texts(rows)
+        return map(self._prompts.ids, rows)
+
+    def _body(self, prompt: Any, max_tokens: int, row: int) -> bytes:
+        seed = self.spec.seed + row
+        if self.client.api == "chat":
+            messages = [{"role": "user", "content": prompt}]
+            return chat_body(self.spec.model, messages, max_tokens, seed=seed, ignore_eos=self.client.ignore_eos)
+        return completion_body(self.spec.model, prompt, max_tokens, seed=seed, ignore_eos=self.client.ignore_eos)
+
+    def _warm_up(self, writer: RunWriter, stopped: Stopped) -> dict[str, Any]:
+        """Requests of their own that are recorded apart and never counted; UserError where none is answered."""
+        count = self.client.warmup
+        if not count:
+            return {"requests": 0}
+        import pyarrow.parquet as pq
+
+        tokens, outputs = 64, 16
+        rows: list[pa.RecordBatch] = []
+        planned = [
+            Planned(f"warmup-{i}", i, None, self._body(self._prompts.warmup(i, tokens), outputs, i), tokens, outputs)
+            for i in range(count)
+        ]
+        outcome = drive(planned, self.endpoint, self._settings(count), rows.append, stopped=stopped)
+        table = pa.Table.from_batches(rows)
+        pq.write_table(table, writer.partial / "warmup.parquet")
+        if outcome.recorded and not outcome.completed and not stopped():
+            first = next(error for error in table.column("error").to_pylist() if error)
+            raise UserError(f"--url {self.endpoint.url}: no warm-up request of {count} was answered: {first}")
+        return {"requests": count, "completed": outcome.completed}
+
+
+def _status(one: Snapshot) -> Status:
+    return Status(
+        finished=one.completed + one.failed,
+        now_s=one.elapsed_s,
+        output_tokens=one.output_tokens,
+        in_flight=one.in_flight,
+        failed=one.failed,
+        lag_s=one.max_lag_s,
+    )
