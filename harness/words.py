@@ -15,7 +15,7 @@ def words(comparison: Comparison) -> list[str]:
     lines = [f"{b} against {a} ({comparison.method}):"]
     told = {label: row for name, label in _TOLD.items() if (row := comparison.rows.get(name)) is not None}
     if told and all(row.a == row.b for row in comparison.rows.values()):
-        lines.append("  identical: every request had the same times under both")
+        lines.append("  identical, so no difference shown: every request had the same times under both")
     else:
         lines += [f"  {label:<13} {change(row)}: {word(row)}" for label, row in told.items() if row.ratio is not None]
     lines += [f"  note: {note}" for note in comparison.notes]

@@ -54,7 +54,6 @@ def test_what_is_no_option_is_refused(text: str, says: str) -> None:
     ("text", "says"),
     [
         ("ebpluss", "did you mean ebplus?"),
-        ("EBplus", "did you mean ebplus?"),
         ("fcsf", "did you mean fcfs?"),
         ("v2", "did you mean v"),
         ("", "known are v0, v1, eb, ebplus, fcfs"),
@@ -171,6 +170,7 @@ def test_theta_of_less_than_a_slot_is_one_slot() -> None:
         ("eb: k = 01 ", "v0"),
         ("v1", "v1"),
         ("fcfs", "v1"),
+        ("EBplus", "ebplus"),
         ("fcfs:", "v1"),
         ("eb", "eb"),
         ("eb:k=32", "eb:k=32"),
