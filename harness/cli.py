@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import math
 import os
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness import __version__
-from harness.errors import USER_ERRORS, RunFailed
+from harness.errors import USER_ERRORS, Interrupted, RunFailed
 
 if TYPE_CHECKING:
     from harness.compare import Comparison
@@ -20,16 +22,25 @@ if TYPE_CHECKING:
 
 EXIT_NOT_MET, EXIT_USER, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
 CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers that are numbers: nan and inf pass click's own."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; fails where it is none or out of range."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
 LEVELS = click.Choice(["VALID", "DEGRADED"])
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 
 
 class NotMet(Exception):
     """A condition that the user set for success was not met; exit code 1."""
-
-
-class Interrupted(Exception):
-    """The user stopped a run; what it had is kept; exit code 130."""
 
 
 @click.group(context_settings=CONTEXT)
@@ -44,20 +55,22 @@ def bench() -> None:
 @click.option("--workload", "workloads", multiple=True, metavar="W", help="`bench workloads` lists them.")
 @click.option("--model", help="The model served.  [default: Qwen/Qwen3-8B; the server's own with --url]")
 @click.option("--engine", default="auto", metavar="ENGINE", help="auto, simulated or endpoint.")
-@click.option("--concurrency", type=click.IntRange(1), help="Closed loop: requests in flight.  [default: 2048]")
+@click.option("--concurrency", type=click.IntRange(1, 10**9), help="Closed loop: requests in flight.  [default: 2048]")
 @click.option("--rate", type=float, help="Open loop: requests per second.")
 @click.option("--arrival", metavar="A", help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…")
-@click.option("--requests", type=click.IntRange(1), help="Requests a run.  [default: 4000, or all of a shorter file]")
-@click.option("--slots", type=click.IntRange(1), default=1024, help="N, the most requests that run at once.")
-@click.option("--token-budget", type=click.IntRange(1), default=14336, help="B, the most tokens a step.")
-@click.option("--kv-tokens", type=click.IntRange(1), help="KV-cache capacity.  [default: from the profile]")
+@click.option(
+    "--requests", type=click.IntRange(1, 20_000_000), help="Requests a run.  [default: 4000, or all of a shorter file]"
+)
+@click.option("--slots", type=click.IntRange(1, 10**9), default=1024, help="N, the most requests that run at once.")
+@click.option("--token-budget", type=click.IntRange(1, 10**9), default=14336, help="B, the most tokens a step.")
+@click.option("--kv-tokens", type=click.IntRange(1, 10**9), help="KV-cache capacity.  [default: from the profile]")
 @click.option("--max-model-len", type=click.IntRange(2), default=40960, help="Longest prompt plus output, tokens.")
-@click.option("--watermark", type=click.FloatRange(0, 0.5), default=0.0, help="Share of KV kept free at admission.")
+@click.option("--watermark", type=FiniteRange(0, 0.5), default=0.0, help="Share of KV kept free at admission.")
 @click.option("--cost-model", default="auto", metavar="MODEL", help="auto, linear or roofline.")
-@click.option("--repeat", type=click.IntRange(1), default=1, help="Repeats, each with the next seed.")
-@click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the first repeat.")
+@click.option("--repeat", type=click.IntRange(1, 1000), default=1, help="Repeats, each with the next seed.")
+@click.option("--seed", type=click.IntRange(0, 2**53), default=0, help="Seed of the first repeat.")
 @click.option("--slo", metavar="METRIC=S,…", help="Limits for goodput, such as ttft_s=1,tpot_s=0.05.")
-@click.option("--max-duration", type=click.FloatRange(0, min_open=True), help="Seconds after which nothing is sent.")
+@click.option("--max-duration", type=FiniteRange(0, min_open=True), help="Seconds after which nothing is sent.")
 @click.option("--url", help="Endpoint: an OpenAI-compatible server, such as http://127.0.0.1:8000.")
 @click.option("--api", type=click.Choice(["completions", "chat"]), default="completions", help="Endpoint: which API.")
 @click.option("--prompts", type=click.Choice(["ids", "text"]), default="ids", help="Endpoint: what a prompt is.")
@@ -66,11 +79,11 @@ def bench() -> None:
 @click.option("--key-env", metavar="VAR", help="Endpoint: the environment variable that holds the API key.")
 @click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Endpoint: the TLS authority to trust.")
 @click.option("--sessions", is_flag=True, help="Endpoint: a conversation's next turn waits for its last answer.")
-@click.option("--think-time", type=click.FloatRange(0), default=0.0, help="Endpoint: seconds before the next turn.")
+@click.option("--think-time", type=FiniteRange(0), default=0.0, help="Endpoint: seconds before the next turn.")
 @click.option("--no-ignore-eos", is_flag=True, help="Endpoint: let the model end its answers.")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=3600.0, help="Endpoint: s a request.")
-@click.option("--first-token-timeout", type=click.FloatRange(0, min_open=True), help="Endpoint: s to the first token.")
-@click.option("--ready-timeout", type=click.FloatRange(0), default=60.0, help="Endpoint: s to wait for the server.")
+@click.option("--timeout", type=FiniteRange(0, min_open=True), default=3600.0, help="Endpoint: s a request.")
+@click.option("--first-token-timeout", type=FiniteRange(0, min_open=True), help="Endpoint: s to the first token.")
+@click.option("--ready-timeout", type=FiniteRange(0), default=60.0, help="Endpoint: s to wait for the server.")
 @click.option("--warmup", type=click.IntRange(0), default=4, help="Endpoint: requests before the run, not counted.")
 @click.option("--processes", type=click.IntRange(1, 64), default=1, help="Endpoint: driving processes.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
@@ -155,6 +168,7 @@ def compare(
 
     from harness.comparable import arms, with_baseline, without_copies
     from harness.compare import compare_runs
+    from harness.console import plain_console
     from harness.document import compare_table
     from harness.errors import UserError
     from harness.fail_on import parse_fail_on
@@ -177,7 +191,7 @@ def compare(
         # Two arms are the usual case and make one document; more make a list of them.
         click.echo(orjson.dumps(documents[0] if len(documents) == 1 else {"comparisons": documents}))
     else:
-        console = _console()
+        console = plain_console()
         for comparison in comparisons:
             console.print(compare_table(comparison, percentiles))
     _fail_on(tests, comparisons)
@@ -189,6 +203,7 @@ def compare(
 @JSON
 def show(dirs: tuple[Path, ...], require_verdict: str | None, as_json: bool) -> None:
     """Show runs: what they were, how far to trust them, and every metric."""
+    from harness.console import plain_console
     from harness.document import show_table
     from harness.runs import find_runs, load_run
 
@@ -197,7 +212,7 @@ def show(dirs: tuple[Path, ...], require_verdict: str | None, as_json: bool) -> 
     if as_json:
         _print_json(runs)
     else:
-        console = _console()
+        console = plain_console()
         for one in runs:
             console.print(show_table(one))
             click.echo(str(one.path))
@@ -249,6 +264,7 @@ def info(workload: str, model: str, as_json: bool) -> None:
     """Rows, lengths, times and source of a workload."""
     import orjson
 
+    from harness.console import plain_console
     from harness.trace_info import info_table, trace_info
     from workloads.catalog import load_workload
     from workloads.options import split
@@ -258,7 +274,7 @@ def info(workload: str, model: str, as_json: bool) -> None:
     if as_json:
         click.echo(orjson.dumps(document))
     else:
-        _console().print(info_table(document))
+        plain_console().print(info_table(document))
 
 
 @bench.command(name="policies")
@@ -311,19 +327,12 @@ def _print_catalog(entries: list[dict[str, Any]], name: str, as_json: bool) -> N
     import orjson
 
     from harness.catalogs import catalog_table
+    from harness.console import plain_console
 
     if as_json:
         click.echo(orjson.dumps({name: entries}))
     else:
-        _console().print(catalog_table(entries))
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    # Not a terminal: wide enough that no line is broken, unless COLUMNS says how wide.
-    wide = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 200
-    return Console(highlight=False, width=wide)
+        plain_console().print(catalog_table(entries))
 
 
 def _require(runs: list[Run], level: str | None) -> None:
@@ -338,11 +347,25 @@ def _require(runs: list[Run], level: str | None) -> None:
 
 def main() -> None:
     """Runs the command line and exits with the contract's codes: 0, 1, 2, 3 or 130."""
+    _usable_streams()
     sys.exit(_exit_code())
+
+
+def _usable_streams() -> None:
+    """Closed streams go nowhere; a character that the terminal cannot show is written as its code."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - lives as long as the process
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _exit_code() -> int:
     try:
+        for argument in sys.argv:
+            if not argument.isprintable():
+                raise click.UsageError(f"{argument!a}: a name with control characters or not in UTF-8: rename it")
         bench(standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.Abort:
@@ -352,8 +375,10 @@ def _exit_code() -> int:
         return _say(f"bench: {error.format_message()} (`{path} --help` lists the options)", EXIT_USER)
     except click.ClickException as error:
         return _say(f"bench: {error.format_message()}", EXIT_USER)
-    except (KeyboardInterrupt, Interrupted):
+    except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except Interrupted as error:
+        return _say(str(error), EXIT_INTERRUPTED) if str(error) else EXIT_INTERRUPTED
     except NotMet as error:
         return _say(str(error), EXIT_NOT_MET)
     except USER_ERRORS as error:
@@ -379,7 +404,8 @@ def _exit_code() -> int:
 
 
 def _say(line: str, code: int) -> int:
-    click.echo(line, err=True)
+    with contextlib.suppress(OSError):
+        click.echo(line, err=True)
     return code
 
 

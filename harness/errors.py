@@ -12,4 +12,8 @@ class RunFailed(Exception):
     """A run that ended `failed`; its directory says why; the command line exits with 3."""
 
 
+class Interrupted(Exception):
+    """The user stopped it; the line says what was kept, if anything; the command line exits with 130."""
+
+
 USER_ERRORS = (UserError, WorkloadError, PolicyError)

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.engines.base import Engine, Progress, Stopped
 from harness.engines.simulated import Simulated
-from harness.errors import RunFailed, UserError
+from harness.errors import Interrupted, RunFailed
 from harness.provenance import collect
 from harness.runs import Run, load_run
 from harness.runspec import RunSpec
@@ -69,18 +69,18 @@ def run(prepared: Prepared, out: Path, argv: Sequence[str], progress: Progress, 
     )
     try:
         ended = engine.replay(writer, progress, stopped)
-    except RunFailed:
-        raise
+        return load_run(writer.finish(ended.status, ended.reason, ended.observed))
     except KeyboardInterrupt:
         writer.close()
-        raise UserError(
-            f"{writer.partial}: cut off at once; `bench recover {writer.partial}` makes it readable"
-        ) from None
+        # The second Ctrl-C may come after the directory has moved into place.
+        left = writer.partial if writer.partial.exists() else writer.path
+        raise Interrupted(f"cut off at once: `bench recover {left}` makes what was recorded readable") from None
+    except RunFailed:
+        raise
     except BaseException as error:
         with contextlib.suppress(RunFailed):
             writer.finish("failed", f"{type(error).__name__}: {error}")
         raise
-    return load_run(writer.finish(ended.status, ended.reason, ended.observed))
 
 
 def repeated(stream: Stream) -> list[str]:

@@ -10,15 +10,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from harness.comparable import arms
 from harness.compare import Comparison, compare_runs
+from harness.console import plain_console
 from harness.document import mixed_share, run_table
 from harness.engines.base import Status
 from harness.engines.simulated import Simulated
-from harness.errors import UserError
+from harness.errors import Interrupted, UserError
 from harness.measure.verdict import LEVELS
 from harness.plan import ENGINES, Asked, canonical_policies, dropped, plan_runs, read_arrival, read_slo, split_policies
 from harness.profile_table import nearest
@@ -95,7 +95,7 @@ class RunSession:
         self.interrupted = False
         self._out = out
         self._make = make
-        self._console = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+        self._console = plain_console(stderr=True)
         self._quiet = quiet
         self._specs = plan_runs(asked, lambda workload: rows_of(workload, asked.template.model))
         self._given = split_policies(asked.policies)
@@ -117,9 +117,14 @@ class RunSession:
                     bar.update(task, completed=status.finished, told=_told(status))
 
                 prepared = prepare(spec, self._make)
-                runs.append(run(prepared, self._out, sys.argv, progress, lambda: self.interrupted))
+                try:
+                    runs.append(run(prepared, self._out, sys.argv, progress, lambda: self.interrupted))
+                except Interrupted as error:
+                    self.interrupted = True
+                    self._console.print(str(error), soft_wrap=True)
+                    break
                 if self.interrupted:
-                    self._console.print(f"{runs[-1].status}: kept as {runs[-1].path}", markup=False)
+                    self._console.print(f"{runs[-1].status}: kept as {runs[-1].path}", soft_wrap=True)
                     break
         return runs
 
@@ -135,23 +140,23 @@ class RunSession:
 
     def report(self, runs: list[Run], comparisons: list[Comparison]) -> None:
         """Tables and words on standard output, then where the files are."""
-        console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+        console = plain_console()
         for group in _groups(runs):
             spec = group[0].spec
             label = group[0].manifest["provenance"].get("trace_label", spec.workload)
             heading = spec.workload if label == spec.workload else f"{spec.workload} [{label}]"
-            console.print(f"\n{heading} on {spec.gpu}: {spec.requests:,} requests, {spec.arrival}", markup=False)
+            console.print(f"\n{heading} on {spec.gpu}: {spec.requests:,} requests, {spec.arrival}")
             arms_ = self._arms(group)
             console.print(run_table([run for arm in arms_ for run in arm]))
             for arm in arms_:
                 for line in _about(arm):
-                    console.print(f"  {line}", markup=False)
+                    console.print(f"  {line}")
             for note in dict.fromkeys(note for one in group for note in one.manifest["notes"]):
                 if note not in self._said:
-                    console.print(f"  note: {note}", markup=False)
+                    console.print(f"  note: {note}")
             for comparison in comparisons:
                 if comparison.a[0] in group:
-                    console.print("\n".join(words(comparison)), markup=False)
+                    console.print("\n".join(words(comparison)))
         console.print()
         for one in runs:
             console.print(str(one.path), markup=False, soft_wrap=True)
@@ -181,7 +186,7 @@ class RunSession:
                 "replaying on the virtual-time engine (this version starts no real engine): results are `simulated`"
             )
         for note in self._said:
-            self._console.print(note, markup=False)
+            self._console.print(note)
 
     @contextmanager
     def _stoppable(self) -> Iterator[None]:
