@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from harness.doctor import warnings
 from harness.drive.endpoint import Endpoint, key_from
 from harness.engines.discover import models_of, wait_until_ready
 from harness.engines.endpoint import Client, EndpointEngine
 from harness.errors import UserError
+from harness.run import stream_of
 from harness.runspec import RunSpec
 from harness.session import RunSession, asked_of
 from workloads.arrivals import Stream
@@ -43,4 +45,16 @@ def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
     def make(spec: RunSpec, stream: Stream) -> EndpointEngine:
         return EndpointEngine(spec, stream, endpoint, client)
 
-    return RunSession(asked_of(options | {"model": served[0]}, client.decides()), out, quiet, make)
+    asked = asked_of(options | {"model": served[0]}, client.decides())
+    session = RunSession(asked, out, quiet, make)
+    session.warn(warnings(*planned_load(session.specs[0], client.processes)))
+    return session
+
+
+def planned_load(spec: RunSpec, processes: int) -> tuple[int | None, float | None]:
+    """What one driving process would carry: requests in flight of a closed loop, tokens/s of an open one."""
+    stream = stream_of(spec)
+    if stream.due_ns is None:
+        return -(-(stream.concurrency or 0) // processes), None
+    seconds = max(float(stream.due_ns[-1]) / 1e9, 1e-9)
+    return None, float(stream.trace.output_tokens.sum()) / seconds / processes

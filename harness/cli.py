@@ -118,6 +118,23 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
     _fail_on(tests, comparisons)
 
 
+@bench.command()
+@JSON
+def doctor(as_json: bool) -> None:
+    """Measure for ten seconds what this machine can drive as a client; `bench run --url` warns beyond it."""
+    import orjson
+
+    from harness.doctor import examine, lines, remember
+
+    found = examine()
+    remember(found)
+    if as_json:
+        click.echo(orjson.dumps(found))
+        return
+    for line in lines(found):
+        click.echo(line)
+
+
 @bench.command(name="mock-server")
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option("--port", type=int, default=8000, help="Port; 0 takes a free one and prints it.")

@@ -97,21 +97,26 @@ class RunSession:
         self._make = make
         self._console = plain_console(stderr=True)
         self._quiet = quiet
-        self._specs = plan_runs(asked, lambda workload: rows_of(workload, asked.template.model))
+        self.specs = plan_runs(asked, lambda workload: rows_of(workload, asked.template.model))
         self._given = split_policies(asked.policies)
-        self._policies = list(dict.fromkeys(spec.policy for spec in self._specs))
+        self._policies = list(dict.fromkeys(spec.policy for spec in self.specs))
         if asked.template.engine != "endpoint":
             # The order in which they were given decides which one the others are held against.
             self._policies = canonical_policies(asked.policies)
+
+    def warn(self, lines: list[str]) -> None:
+        """Says what a user should know before the run begins."""
+        for line in lines:
+            self._console.print(line)
 
     def go(self) -> list[Run]:
         """The finished runs in the order they ran; fewer after Ctrl-C."""
         self._say_what_this_is()
         runs = []
         with self._stoppable(), self._bar() as bar:
-            for i, spec in enumerate(self._specs):
+            for i, spec in enumerate(self.specs):
                 label = f"{spec.policy} · {spec.workload} · {spec.gpu} · repeat {spec.repeat}"
-                task = bar.add_task(label, total=spec.requests, told="", place=f"{i + 1}/{len(self._specs)}")
+                task = bar.add_task(label, total=spec.requests, told="", place=f"{i + 1}/{len(self.specs)}")
 
                 def progress(status: Status, task: Any = task) -> None:
                     bar.update(task, completed=status.finished, told=_told(status))
@@ -168,10 +173,10 @@ class RunSession:
     def _say_what_this_is(self) -> None:
         """What cannot run is refused, and what was put in another's place is said, before anything runs."""
         self._said: dict[str, None] = {}
-        for spec in self._specs:
+        for spec in self.specs:
             if spec.repeat == 0:
                 self._said.update(dict.fromkeys(prepare(spec, self._make).notes))
-        spec = self._specs[0]
+        spec = self.specs[0]
         for text in dropped(self._given, self._policies):
             self._said[text] = None
         if spec.arrival.startswith("closed:"):
