@@ -114,6 +114,9 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
         session.report(runs, comparisons)
     if session.interrupted:
         raise Interrupted
+    for one in runs:
+        if one.status == "failed":
+            raise RunFailed(f"{one.path}: {one.manifest['reason']}; what was recorded is kept")
     _require(runs, require_verdict)
     _fail_on(tests, comparisons)
 

@@ -1,0 +1,181 @@
+"""`bench run --url` against the mock server, as a user drives a server that runs already."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.commands import BENCH, Bench
+
+Serve = Callable[..., tuple[str, subprocess.Popen[str]]]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts mock servers on free ports and ends them with the test."""
+    with ExitStack() as stack:
+
+        def start(*options: str) -> tuple[str, subprocess.Popen[str]]:
+            return stack.enter_context(_server(tmp_path, options))
+
+        yield start
+
+
+@contextmanager
+def _server(directory: Path, options: tuple[str, ...]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    command = [BENCH, "mock-server", "--port", "0", "--ttft", "5", "--itl", "1", *options]
+    with subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = re.search(r"http://\S+", process.stdout.readline())
+        assert address is not None
+        try:
+            yield address.group(), process
+        finally:
+            process.terminate()
+
+
+RUN = ("run", "--workload", "sharegpt:output_cap=8", "--requests", "60", "--concurrency", "10")
+
+
+def test_a_server_is_driven_and_measured(bench: Bench, serve: Serve, tmp_path: Path) -> None:
+    url, _ = serve("--log", "server.csv")
+    result = bench(*RUN, "--url", url, "--json")
+    assert result.code == 0, result.err
+    (run,) = result.json["runs"]
+    assert (run["engine"], run["kind"], run["gpu"], run["policy"]) == ("endpoint", "measured", "unknown", "external")
+    assert run["model"] == "mock", "what the server says it serves"
+    assert run["counts"]["requests"] == run["counts"]["completed"] == 60
+    assert run["counts"]["steps"] in (0, None), "nothing is known of its steps"
+    assert run["metrics"]["ttft_s"]["count"] == 60
+    directory = tmp_path / run["dir"]
+    rows = pq.read_table(directory / "requests.parquet").to_pylist()
+    assert all(row["output_tokens"] == row["expected_output_tokens"] for row in rows)
+    assert all(len(row["token_gaps_s"]) == row["output_tokens"] - 1 for row in rows)
+    warmup = pq.read_table(directory / "warmup.parquet").to_pylist()
+    assert [row["id"] for row in warmup] == [f"warmup-{i}" for i in range(4)] or len(warmup) == 4
+    samples = [json.loads(line)["samples"] for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    assert len(samples) >= 2
+    assert "vllm:num_requests_running" in (directory / "metrics-start.txt").read_text()
+    manifest = json.loads((directory / "run.json").read_text())
+    assert manifest["client"]["connections"] >= 10
+    assert manifest["spec"]["client"]["api"] == "completions"
+
+
+def test_labels_and_open_loop_and_chat(bench: Bench, serve: Serve) -> None:
+    url, _ = serve()
+    result = bench(
+        "run", "--url", url, "--gpu", "l40s", "--policy", "mine v2", "--workload", "synthetic:mu_l=40,mu_o=6",
+        "--requests", "30", "--rate", "100", "--api", "chat", "--tokenizer", "qwen", "--json",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    (run,) = result.json["runs"]
+    assert (run["gpu"], run["policy"]) == ("l40s", "mine v2")
+    assert run["counts"]["completed"] == 30
+    assert run["metrics"]["send_lag_s"]["count"] == 30
+
+
+def test_repeats_against_a_server(bench: Bench, serve: Serve) -> None:
+    url, _ = serve()
+    result = bench(*RUN, "--url", url, "--repeat", "2", "--processes", "2", "--json")
+    assert result.code == 0, result.err
+    assert [run["repeat"] for run in result.json["runs"]] == [0, 1]
+
+
+def test_failures_have_their_names_and_make_the_run_invalid(bench: Bench, serve: Serve, tmp_path: Path) -> None:
+    url, _ = serve("--fail-every", "5", "--fail-kind", "mix")
+    result = bench(*RUN, "--url", url, "--warmup", "0", "--json")
+    assert result.code == 0, result.err
+    (run,) = result.json["runs"]
+    assert run["counts"]["requests"] == 60
+    assert run["counts"]["failed"] == 12
+    assert run["verdict"]["level"] == "INVALID"
+    errors = {
+        row["error"].partition(":")[0]
+        for row in pq.read_table(tmp_path / run["dir"] / "requests.parquet").to_pylist()
+        if row["error"]
+    }
+    assert len(errors) >= 4, errors
+    assert any("by reason" in note for note in run["notes"])
+
+
+def test_a_server_that_dies_leaves_a_failed_run_with_what_it_had(bench: Bench, serve: Serve, tmp_path: Path) -> None:
+    url, server = serve()
+    command = [BENCH, "run", "--url", url, "--workload", "sharegpt:output_cap=8", "--requests", "100000"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        while not any(path.stat().st_size > 10_000 for path in tmp_path.glob("runs/*/*/*/*/*.partial/requests.arrows")):
+            assert process.poll() is None
+        server.kill()
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 3, err
+    assert "Traceback" not in err
+    (directory,) = tmp_path.glob("runs/*/*/*/*/*")
+    run = bench("show", str(directory), "--json").json["runs"][0]
+    assert run["status"] == "failed"
+    assert run["counts"]["completed"] > 0
+
+
+def test_ctrl_c_keeps_what_was_measured(bench: Bench, serve: Serve, tmp_path: Path) -> None:
+    url, _ = serve()
+    command = [BENCH, "run", "--url", url, "--workload", "sharegpt:output_cap=8", "--requests", "100000"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        while not any(path.stat().st_size > 10_000 for path in tmp_path.glob("runs/*/*/*/*/*.partial/requests.arrows")):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    (directory,) = tmp_path.glob("runs/*/*/*/*/*")
+    run = bench("show", str(directory), "--json").json["runs"][0]
+    assert run["status"] == "interrupted"
+    assert run["counts"]["completed"] > 0
+
+
+def test_a_key_comes_from_the_environment_and_goes_nowhere_else(
+    bench: Bench, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, _ = serve()
+    monkeypatch.setenv("MY_SERVER_PASSPHRASE", "sesame-open-wide")
+    result = bench(*RUN, "--url", url, "--key-env", "MY_SERVER_PASSPHRASE")
+    assert result.code == 0, result.err
+    assert "sesame" not in result.out + result.err
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or b"sesame-open-wide" not in path.read_bytes(), path
+    assert bench(*RUN, "--url", url, "--key-env", "NOT_SET_AT_ALL").code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--url", "http://127.0.0.1:9", "--ready-timeout", "0"), "not ready"),
+        (("--url", "ftp://x"), "--url"),
+        (("--engine", "endpoint"), "needs --url"),
+        (("--engine", "simulated", "--url", "http://127.0.0.1:9"), "--url goes with"),
+    ],
+)
+def test_what_is_wrong_with_an_endpoint_is_said(bench: Bench, options: tuple[str, ...], said: str) -> None:
+    result = bench(*RUN, *options)
+    assert result.code == 2, result
+    assert said in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_one_server_is_one_policy(bench: Bench, serve: Serve) -> None:
+    url, _ = serve()
+    result = bench(*RUN, "--url", url, "--policy", "a", "--policy", "b")
+    assert result.code == 2
+    assert "one --policy" in result.err
+
+
+def test_doctor_tells_what_this_machine_can_drive(bench: Bench) -> None:
+    found = bench("doctor", "--json").json
+    assert found["events_per_s"] > 0
+    assert found["streams"] > 0
+    assert [level["failed"] for level in found["levels"]] == [0, 0, 0]
+    assert found["open_loop"]["send_lag_p99_s"] > 0
