@@ -30,7 +30,7 @@ def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
         raise UserError(f"--url {endpoint.url}: serves {', '.join(served)}: choose one with --model")
     client = Client(
         api=options["api"],
-        prompts="text" if options["api"] == "chat" else options["prompts"],
+        prompts="text" if options["api"] == "chat" and options["prompts"] == "ids" else options["prompts"],
         think_s=options["think_time"],
         sessions=options["sessions"],
         ignore_eos=not options["no_ignore_eos"],

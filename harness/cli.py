@@ -73,7 +73,9 @@ def bench() -> None:
 @click.option("--max-duration", type=FiniteRange(0, min_open=True), help="Seconds after which nothing is sent.")
 @click.option("--url", help="Endpoint: an OpenAI-compatible server, such as http://127.0.0.1:8000.")
 @click.option("--api", type=click.Choice(["completions", "chat"]), default="completions", help="Endpoint: which API.")
-@click.option("--prompts", type=click.Choice(["ids", "text"]), default="ids", help="Endpoint: what a prompt is.")
+@click.option(
+    "--prompts", type=click.Choice(["ids", "text", "dataset"]), default="ids", help="Endpoint: what prompts are."
+)
 @click.option("--tokenizer", default="", help="Endpoint: counts text prompts.  [default: the model's]")
 @click.option("--vocabulary", type=click.IntRange(256), help="Endpoint: token ids below this.  [default: tokenizer's]")
 @click.option("--key-env", metavar="VAR", help="Endpoint: the environment variable that holds the API key.")

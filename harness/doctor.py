@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from harness.drive.bodies import completion_body
-from harness.drive.driver import Settings
 from harness.drive.endpoint import Endpoint
 from harness.drive.plan import Planned
+from harness.drive.settings import Settings
 from harness.drive.workers import Outcome, drive
 from harness.errors import RunFailed
 from workloads.cache import cache_dir

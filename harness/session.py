@@ -19,7 +19,7 @@ from harness.document import mixed_share, run_table
 from harness.engines.base import Status
 from harness.engines.simulated import Simulated
 from harness.errors import Interrupted, UserError
-from harness.measure.verdict import LEVELS
+from harness.measure.verdict import LEVELS, verdict_so_far
 from harness.plan import ENGINES, Asked, canonical_policies, dropped, plan_runs, read_arrival, read_slo, split_policies
 from harness.profile_table import nearest
 from harness.run import MakeEngine, prepare, rows_of, run
@@ -242,4 +242,5 @@ def _told(status: Status) -> str:
     if status.in_flight is None:
         return f"virtual {status.now_s:,.1f} s  {rate}"
     lag = "" if status.lag_s is None else f"  lag {status.lag_s * 1e3:.1f} ms"
-    return f"{status.now_s:,.1f} s  {rate}  {status.in_flight} in flight  {status.failed} failed{lag}"
+    so_far = verdict_so_far(status.finished, status.failed, status.cpu_share)
+    return f"{status.now_s:,.1f} s  {rate}  {status.in_flight} in flight  {status.failed} failed{lag}  {so_far} so far"

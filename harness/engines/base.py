@@ -13,7 +13,7 @@ from harness.store import RunWriter
 class Status:
     """How far a run has come: requests ended, seconds of the run's own clock, output tokens so far.
 
-    The rest is for runs with a client: requests in flight, failures, the longest send lag so far (s).
+    The rest is for runs with a client: requests in flight, failures, the longest send lag so far (s), CPU use.
     """
 
     finished: int
@@ -22,6 +22,7 @@ class Status:
     in_flight: int | None = None
     failed: int = 0
     lag_s: float | None = None
+    cpu_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

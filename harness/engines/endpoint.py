@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from harness import __version__
 from harness.drive.bodies import chat_body, completion_body
-from harness.drive.driver import Settings
 from harness.drive.endpoint import Endpoint
 from harness.drive.plan import Planned
+from harness.drive.settings import Settings
 from harness.drive.workers import Snapshot, drive
 from harness.engines.base import Ended, Progress, Status, Stopped
 from harness.engines.discover import Scraper, engine_of
 from harness.errors import UserError
 from harness.runspec import RunSpec
 from harness.store import RunWriter
+from workloads import options
 from workloads.arrivals import Stream
+from workloads.datasets.sharegpt import HUB_DATASET
 from workloads.errors import WorkloadError
+from workloads.prompt_dataset import DatasetPrompts
 from workloads.prompt_text import TextPrompts, Words
 from workloads.prompts import TokenPrompts, safe_ids
 from workloads.tokenizer import load_tokenizer
@@ -33,7 +37,8 @@ ASSUMED_VOCABULARY = 32_000
 class Client:
     """How the server is driven; what decides the numbers of it stands in the spec's `client`.
 
-    `prompts` is ids or text. `think_s` lies between an answer and the session's next turn. `vocabulary`
+    `prompts` is ids, text (seeded words) or dataset (the data set's own text).
+    `think_s` lies between an answer and the session's next turn. `vocabulary`
     None means the tokenizer's, or an assumed one; `tokenizer` as workloads.tokenizer reads it.
     """
 
@@ -77,9 +82,11 @@ class EndpointEngine:
         self.notes = [f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"]
         self._prompts = self._prompts_of()
 
-    def _prompts_of(self) -> TokenPrompts | TextPrompts:
+    def _prompts_of(self) -> TokenPrompts | TextPrompts | DatasetPrompts:
         trace, seed, client = self.stream.trace, self.spec.seed, self.client
-        if client.prompts == "text" or client.api == "chat":
+        if client.prompts == "dataset":
+            return self._dataset_prompts()
+        if client.prompts == "text":
             try:
                 tokenizer, _ = load_tokenizer(client.tokenizer, self.spec.model)
             except WorkloadError as error:
@@ -101,6 +108,18 @@ class EndpointEngine:
                     "could not be had; give --vocabulary or --tokenizer"
                 )
         return TokenPrompts(trace, seed, safe_ids(size), sessions=client.sessions)
+
+    def _dataset_prompts(self) -> DatasetPrompts:
+        _, given = options.split(self.spec.workload)
+        if self.stream.trace.source.get("data_set") != HUB_DATASET or "path" not in given:
+            raise UserError(
+                f"--prompts dataset: {self.spec.workload} has no text here: give sharegpt:path=FILE,tokenizer=… "
+                "(the embedded traces are lengths only)"
+            )
+        if self.client.sessions:
+            raise UserError("--prompts dataset sends each pair alone: leave out --sessions")
+        path = Path(given["path"]).expanduser()
+        return DatasetPrompts(self.stream.trace, path, given.get("allow_truncated", "").lower() == "true")
 
     def provenance(self) -> dict[str, Any]:
         """The server and what it says of itself, the client."""
@@ -172,9 +191,9 @@ class EndpointEngine:
 
     def _each_prompt(self) -> Iterator[Any]:
         rows = range(len(self.stream.trace))
-        if isinstance(self._prompts, TextPrompts):
-            return self._prompts.texts(rows)
-        return map(self._prompts.ids, rows)
+        if isinstance(self._prompts, TokenPrompts):
+            return map(self._prompts.ids, rows)
+        return self._prompts.texts(rows)
 
     def _body(self, prompt: Any, max_tokens: int, row: int) -> bytes:
         seed = self.spec.seed + row
@@ -213,4 +232,5 @@ def _status(one: Snapshot) -> Status:
         in_flight=one.in_flight,
         failed=one.failed,
         lag_s=one.max_lag_s,
+        cpu_share=one.cpu_share,
     )

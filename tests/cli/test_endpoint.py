@@ -179,3 +179,22 @@ def test_doctor_tells_what_this_machine_can_drive(bench: Bench) -> None:
     assert found["streams"] > 0
     assert [level["failed"] for level in found["levels"]] == [0, 0, 0]
     assert found["open_loop"]["send_lag_p99_s"] > 0
+
+
+def test_the_data_sets_own_text_is_sent(bench: Bench, serve: Serve, tmp_path: Path) -> None:
+    turns = [{"from": "human", "value": f"Question {i}, please?"} for i in range(3)]
+    answers = [{"from": "gpt", "value": "An answer of some words."}] * 3
+    record = {"id": "a", "conversations": [turn for pair in zip(turns, answers, strict=True) for turn in pair]}
+    (tmp_path / "s.json").write_text(json.dumps([record]))
+    url, _ = serve("--tokenizer", "qwen")
+    workload = f"sharegpt:path={tmp_path / 's.json'},tokenizer=qwen"
+    for api in ("completions", "chat"):
+        result = bench("run", "--url", url, "--workload", workload, "--prompts", "dataset", "--api", api, "--json")
+        assert result.code == 0, result.err
+        (run,) = result.json["runs"]
+        assert run["counts"]["completed"] == 3
+        if api == "completions":
+            assert not any("another length" in note for note in run["notes"]), run["notes"]
+    refused = bench("run", "--url", url, "--workload", "sharegpt", "--prompts", "dataset")
+    assert refused.code == 2
+    assert "sharegpt:path=FILE" in refused.err

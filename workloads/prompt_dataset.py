@@ -1,0 +1,43 @@
+"""The data set's own text as prompts: what the people of ShareGPT really wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from workloads.datasets.sharegpt import Reading, read_pairs
+from workloads.errors import WorkloadError
+from workloads.trace import Trace
+
+
+class DatasetPrompts:
+    """The human text of each row of a ShareGPT trace, read again from its file; rows that are not asked for pass by.
+
+    `trace` must still know its conversations (session and turn). Raises WorkloadError where it does not, and
+    where the file no longer holds a row.
+    """
+
+    def __init__(self, trace: Trace, path: Path, allow_truncated: bool) -> None:
+        if trace.session is None or trace.turn is None:
+            raise WorkloadError(
+                f"{trace.name}: prompts from the data set need its own order and no row twice: leave out order=…, "
+                "and ask for fewer requests than the file has"
+            )
+        self._where = list(zip(trace.session.tolist(), trace.turn.tolist(), strict=True))
+        wanted = set(self._where)
+        self._text = {
+            (pair.session, pair.turn): pair.prompt
+            for pair in read_pairs(path, Reading(), allow_truncated)
+            if (pair.session, pair.turn) in wanted
+        }
+        if missing := wanted - self._text.keys():
+            session, turn = min(missing)
+            raise WorkloadError(f"{path}: conversation {session} has no pair {turn} any more: the file has changed")
+
+    def texts(self, rows: Iterable[int]) -> Iterator[str]:
+        """The prompts of many rows, in their order."""
+        return (self._text[self._where[row]] for row in rows)
+
+    def warmup(self, number: int, tokens: int) -> str:
+        """A warm-up prompt of about `tokens` tokens that no measured prompt begins with."""
+        return f"Warm-up request {number} of a benchmark, to be ignored:" + " again" * max(tokens - 16, 0)
