@@ -15,9 +15,10 @@ import uvloop
 
 from harness.drive.bodies import completion_body
 from harness.drive.clock import Clock
-from harness.drive.driver import Driver, Result, Settings
+from harness.drive.driver import Driver
 from harness.drive.endpoint import Endpoint
 from harness.drive.plan import Plan, Planned
+from harness.drive.settings import Result, Settings
 
 TOKENS = 3
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"

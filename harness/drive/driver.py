@@ -6,19 +6,17 @@ Everything runs as callbacks on one event loop; a request costs no task and no f
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from harness.drive.clock import NEVER, Clock
 from harness.drive.endpoint import Endpoint, finish_head
 from harness.drive.openai_stream import Answer, conclude
-from harness.drive.plan import Plan
-from harness.drive.pool import Pool, StartError
+from harness.drive.plan import Plan, busiest
+from harness.drive.pool import Pool
+from harness.drive.schedule import Schedule
+from harness.drive.settings import Result, Settings
 from harness.drive.wire import Connection
-
-__all__ = ["Driver", "Result", "Settings", "StartError"]
 
 # Slots of a closed loop that start in one turn of the event loop, so that reads come between.
 _STARTS = 16
@@ -28,53 +26,16 @@ _REFUSED_PAUSE_S = 0.05
 _STALE_NS = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How to drive; None is no limit.
-
-    `concurrency` requests in flight make a closed loop, None an open one. The time-outs count from when a
-    request is due. After `max_duration_s` nothing more is sent. A server that refuses connections for
-    `gone_after_s` while nothing is under way ends the run.
-    """
-
-    concurrency: int | None = None
-    ignore_eos: bool = True
-    timeout_s: float | None = 3600.0
-    first_token_timeout_s: float | None = None
-    connect_timeout_s: float = 10.0
-    max_duration_s: float | None = None
-    gone_after_s: float = 1.0
-
-
-@dataclass(slots=True)
-class Result:
-    """A request that has ended: times of the clock in ns, None where it did not come so far.
-
-    `place` is its place in the plan, `stamps` the time of each event with a token. `error` is
-    `name: detail`, None of a completion.
-    """
-
-    place: int
-    due_ns: int
-    sent_ns: int | None
-    done_ns: int | None
-    stamps: memoryview
-    output_tokens: int
-    prompt_tokens: int | None
-    finish: str
-    error: str | None
-    response_id: str | None = None
-
-
 class _Flight:
     """A request that was due and has not ended."""
 
-    __slots__ = ("answer", "connection", "due_ns", "place", "sent_ns", "timers")
+    __slots__ = ("answer", "connection", "due_ns", "place", "resent", "sent_ns", "timers")
 
     def __init__(self, place: int, due_ns: int) -> None:
         self.place = place
         self.due_ns = due_ns
         self.sent_ns: int | None = None
+        self.resent = False
         self.answer = Answer()
         self.connection: Connection | None = None
         self.timers: list[asyncio.TimerHandle] = []
@@ -107,14 +68,11 @@ class Driver:
         self._plan = plan
         self._settings = settings
         self._emit = emit
-        self._heads, self._after = plan.chains(places)
-        self._due = plan.columns["due_ns"]
-        self._next = 0  # of self._heads
-        self._later: list[tuple[int, int]] = []  # heap of (due, place): later turns
         self._flights: dict[Connection, _Flight] = {}
         self._waiting: deque[_Flight] = deque()  # for a connection
         self._closed = settings.concurrency is not None
-        self._slots = min(settings.concurrency or 0, len(self._heads))
+        self._schedule = Schedule(plan, places, self._closed)
+        self._slots = min(settings.concurrency or 0, len(self._schedule.heads))
         self._head = endpoint.head()
         self._secret = endpoint.key
         self._t0 = 0
@@ -138,12 +96,13 @@ class Driver:
         if self._closed:
             await self._pool.open(self._slots, spare=0)
         else:
-            due = [self._due[i] for i in self._heads]
+            due = self._schedule.due_of_heads()
             await self._pool.open(busiest(due, 1_000_000_000), spare=busiest(due, 200_000_000))
 
     async def run(self, t0_ns: int) -> None:
         """Drive from `t0_ns` until every request has ended, or after `stop` those in flight."""
         self._t0 = t0_ns
+        self._schedule.start(t0_ns)
         alarm = self._clock.alarm(self._loop, self._ring)
         self._alarm = alarm
         timers = []
@@ -181,17 +140,8 @@ class Driver:
             self._loop.call_soon(self._start_slots)
             self.next_due = NEVER
             return
-        heads, due = self._heads, self._due
-        while True:
-            head_due = self._t0 + due[heads[self._next]] if self._next < self._open_heads() else NEVER
-            later_due = self._later[0][0] if self._later else NEVER
-            if min(head_due, later_due) > now_ns:
-                break
-            if head_due <= later_due:
-                self._next += 1
-                self._dispatch(heads[self._next - 1], head_due)
-            else:
-                self._dispatch(heapq.heappop(self._later)[1], later_due)
+        while self._schedule.next_due() <= now_ns:
+            self._dispatch(*self._schedule.pop())
         self._set_alarm()
 
     def answered(self, connection: Connection, error: str | None) -> None:
@@ -216,13 +166,13 @@ class Driver:
         flight = self._flights.get(connection)
         if flight is None or error is None:
             return
-        # The server closed an idle connection while our request was on its way: no one has seen it.
-        stale = connection.requests > 1 and not connection.t_ns and flight.sent_ns is not None
-        if stale and self._clock.now_ns() - (flight.sent_ns or 0) < _STALE_NS and not self._ending:
+        if self._was_stale(flight, connection):
+            flight.resent = True
             self.resent += 1
             del self._flights[connection]
             flight.connection = None
-            self._send_or_wait(flight)
+            self._waiting.append(flight)
+            self._pool.open_one()
         else:
             self._end(flight, "error", flight.answer.error or error)
 
@@ -241,21 +191,22 @@ class Driver:
             self.reason = f"the server has refused connections for {gone_s:.1f} s"
             self._end_sending()
 
-    def _open_heads(self) -> int:
-        """How many heads a clock sends; none in a closed loop, where slots take them."""
-        return 0 if self._closed else len(self._heads)
+    def _was_stale(self, flight: _Flight, connection: Connection) -> bool:
+        """Whether the server closed an idle connection while a request was on its way, which it has not seen then."""
+        if flight.resent or self._ending or flight.sent_ns is None or connection.t_ns:
+            return False
+        idle = connection.requests > 1 or flight.sent_ns - connection.made_ns > _STALE_NS
+        return idle and self._clock.now_ns() - flight.sent_ns < _STALE_NS
 
     def _ring(self) -> None:
         self.next_due = NEVER  # so that an alarm that rang early is set again
         self.send_due(self._clock.now_ns())
 
     def _set_alarm(self) -> None:
-        due = self._t0 + self._due[self._heads[self._next]] if self._next < self._open_heads() else NEVER
-        if self._later:
-            due = min(due, self._later[0][0])
-        if due != self.next_due:
-            self.next_due = due
-            self._alarm.set(due)
+        due_ns = self._schedule.next_due()
+        if due_ns != self.next_due:
+            self.next_due = due_ns
+            self._alarm.set(due_ns)
 
     def _start_slots(self) -> None:
         for _ in range(min(_STARTS, self._slots)):
@@ -269,9 +220,9 @@ class Driver:
 
     def _take_head(self, due_ns: int) -> None:
         """A slot of a closed loop takes the next request that waits for no other."""
-        if self._next < len(self._heads) and not self._ending:
-            self._next += 1
-            self._dispatch(self._heads[self._next - 1], due_ns)
+        place = self._schedule.take()
+        if place is not None:
+            self._dispatch(place, due_ns)
 
     def _dispatch(self, place: int, due_ns: int) -> None:
         flight = _Flight(place, due_ns)
@@ -347,16 +298,14 @@ class Driver:
         )
         free_ns = now_ns if done_ns is None else done_ns
         refused = connection is None and finish == "error"
-        follow = self._after.get(flight.place)
-        if not self._ending:
-            if follow is not None:
-                heapq.heappush(self._later, (free_ns + self._plan.columns["think_ns"][follow], follow))
-            elif self._closed and refused:
-                self._loop.call_later(_REFUSED_PAUSE_S, self._take_late)
-            elif self._closed:
-                self._take_head(free_ns)
-            if self._later:
-                self._loop.call_soon(self._set_alarm)
+        if self._ending:
+            pass
+        elif self._schedule.follow(flight.place, free_ns):
+            self._set_alarm()
+        elif self._closed and refused:
+            self._loop.call_later(_REFUSED_PAUSE_S, self._take_late)
+        elif self._closed:
+            self._take_head(free_ns)
         self._check_finished()
 
     def _take_late(self) -> None:
@@ -365,25 +314,14 @@ class Driver:
 
     def _end_sending(self) -> None:
         self._ending = True
-        self._next = len(self._heads)
+        self._schedule.drop()
         self._slots = 0
-        self._later.clear()
         self.next_due = NEVER
         for flight in list(self._waiting):
             self._end(flight, "cancelled", "cancelled: sending had ended before there was a connection")
         self._check_finished()
 
     def _check_finished(self) -> None:
-        idle = not self._flights and not self._waiting and not self._later
-        if idle and self._next >= len(self._heads) and not self._finished.done():
+        idle = not self._flights and not self._waiting and self._schedule.exhausted
+        if idle and not self._finished.done():
             self._finished.set_result(None)
-
-
-def busiest(due_ns: list[int], window_ns: int) -> int:
-    """The most of the ascending times that fall into a window."""
-    start = most = 0
-    for i, due in enumerate(due_ns):
-        while due_ns[start] <= due - window_ns:
-            start += 1
-        most = max(most, i + 1 - start)
-    return most

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from harness.drive.driver import Result
+from harness.drive.settings import Result
 
 # Kinds of frames: rows; a driving process is ready, tells how it is, has ended, could not start.
 RESULTS, READY, STATUS, FINAL, REFUSED = range(5)

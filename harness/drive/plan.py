@@ -163,3 +163,13 @@ def _pread(fd: int, size: int, at: int) -> bytes:
         assert more, "the plan file is shorter than its columns say"
         data += more
     return data
+
+
+def busiest(due_ns: list[int], window_ns: int) -> int:
+    """The most of the ascending times that fall into a window."""
+    start = most = 0
+    for i, due in enumerate(due_ns):
+        while due_ns[start] <= due - window_ns:
+            start += 1
+        most = max(most, i + 1 - start)
+    return most

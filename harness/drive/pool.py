@@ -75,9 +75,9 @@ class Pool:
             connection, _ = self._idle.popitem()
             if connection.usable and connection.transport is not None and not connection.transport.is_closing():
                 if len(self._idle) + len(self._tasks) < self._spare:
-                    self._open_one()
+                    self.open_one()
                 return connection
-        self._open_one()
+        self.open_one()
         return None
 
     def give(self, connection: Connection) -> None:
@@ -142,7 +142,8 @@ class Pool:
             self._all.add(connection)
         return connection
 
-    def _open_one(self) -> None:
+    def open_one(self) -> None:
+        """Open a connection for whoever waits."""
         task = asyncio.get_running_loop().create_task(self._open())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from harness.drive.driver import Result
 from harness.drive.plan import NONE, Plan
+from harness.drive.settings import Result
 from harness.records import REQUESTS
 
 

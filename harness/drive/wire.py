@@ -48,6 +48,7 @@ class Connection(asyncio.Protocol):
         "_retry_after",
         "_streams",
         "answer",
+        "made_ns",
         "requests",
         "status",
         "t_ns",
@@ -63,6 +64,7 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.answer: Answer | None = None
         self.requests = 0
+        self.made_ns = 0
         self.usable = False
         self._reset()
 
@@ -78,6 +80,7 @@ class Connection(asyncio.Protocol):
         """Called by the loop."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's own class is no subclass of it
         self.usable = True
+        self.made_ns = self._now()
         if transport.get_extra_info("sslcontext") is None:
             self._fd = transport.get_extra_info("socket").fileno()
 

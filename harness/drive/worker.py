@@ -22,13 +22,15 @@ import orjson
 import uvloop
 
 from harness.drive import frames
-from harness.drive.driver import Driver, Result, Settings, StartError
+from harness.drive.driver import Driver
 from harness.drive.endpoint import Endpoint
 from harness.drive.plan import Plan
+from harness.drive.pool import StartError
+from harness.drive.settings import Result, Settings
 from harness.errors import UserError
 
 # Rows go to the parent this often, or when there are this many bytes: what a kill of this process loses.
-_FLUSH_S = 0.1
+_FLUSH_S = 0.25
 _FLUSH_BYTES = 1 << 18
 
 
@@ -118,7 +120,7 @@ class Worker:
         for beat in range(1 << 60):
             await asyncio.sleep(_FLUSH_S)
             self._flush()
-            if beat % 10 == 9:
+            if beat % 4 == 3:
                 self._busiest = max(self._busiest, self._cpu_share())
                 self._cpu_at = (time.monotonic(), _cpu_s())
             self._pipe.write(frames.note(frames.STATUS, self._status()))

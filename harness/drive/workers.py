@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import os
 import selectors
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import orjson
 import pyarrow as pa
 
 from harness.drive import frames
-from harness.drive.driver import Result, Settings
 from harness.drive.endpoint import Endpoint
 from harness.drive.plan import Plan, Planned
-from harness.drive.rows import request_batch
+from harness.drive.process import PIPE_BYTES, Process
+from harness.drive.recorder import Recorder
+from harness.drive.settings import Settings
 from harness.errors import RunFailed, UserError
-from harness.records import COMPLETED
 
 # From the last process being ready to the run's start.
 _HEADSTART_NS = 20_000_000
 _POLL_S = 0.1
-_PIPE_BYTES = 1 << 20
 # What a stopped process may take to end before it is killed.
 _STOP_S = 5.0
 
@@ -81,76 +76,23 @@ def drive(
 ) -> Outcome:
     """Send a plan and hand the rows (columns of REQUESTS) to `sink` as requests end; how it went.
 
-    `stopped` is asked ten times a second: True sends nothing more and records what is in flight as
-    `cancelled`. The shares of several processes are by session or row, so a closed loop's slots are divided
-    among them. UserError where the server cannot be reached; what `sink` raises ends the run.
+    `sink` is called in a thread of its own. `stopped` is asked ten times a second: True sends nothing more
+    and records what is in flight as `cancelled`. The shares of several processes are by session or row, so a
+    closed loop's slots are divided among them. UserError where the server cannot be reached; what `sink`
+    raises ends the run.
     """
     plan = Plan.write(requests)
     processes = max(1, min(processes, len(plan), settings.concurrency or len(plan)))
     crew = _Crew(plan, endpoint, settings, processes, sink)
     try:
         crew.start()
-        with _yielding():
-            crew.watch(progress, stopped)
+        crew.watch(progress, stopped)
+        crew.recorder.close()
+        crew.recorder.check()
         return crew.outcome()
     finally:
         crew.close()
         plan.close()
-
-
-@contextlib.contextmanager
-def _yielding() -> Iterator[None]:
-    """Recording waits for a core instead of taking it from the processes that drive."""
-    if not hasattr(os, "sched_setscheduler"):
-        yield
-        return
-    before = os.sched_getscheduler(0)
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(0, before, os.sched_getparam(0))
-
-
-class _Process:
-    """A driving process as its parent sees it."""
-
-    def __init__(self, config: dict[str, Any], plan_fd: int) -> None:
-        read, write = os.pipe()
-        if hasattr(fcntl, "F_SETPIPE_SZ"):
-            with contextlib.suppress(OSError):
-                fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        root = str(Path(__file__).parents[2])
-        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-        try:
-            self.popen = subprocess.Popen(
-                [sys.executable, "-m", "harness.drive.worker", str(write)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(write, plan_fd),
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-            )
-        except BaseException:
-            os.close(read)
-            raise
-        finally:
-            os.close(write)
-        self.read = read
-        self.frames = frames.Frames()
-        self.ready = False
-        self.ended = False
-        self.status: dict[str, Any] = {}
-        self.final: dict[str, Any] | None = None
-        self.say(orjson.dumps(config).decode())
-
-    def say(self, line: str) -> None:
-        stdin: IO[bytes] | None = self.popen.stdin
-        assert stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            stdin.write(f"{line}\n".encode())
-            stdin.flush()
 
 
 class _Crew:
@@ -166,8 +108,8 @@ class _Crew:
         self._endpoint = endpoint
         self._settings = settings
         self._count = processes
-        self._sink = sink
-        self._crew: list[_Process] = []
+        self.recorder = Recorder(plan, sink)
+        self._crew: list[Process] = []
         self._selector = selectors.DefaultSelector()
         self._t0_ns = 0
         self._outcome = Outcome(notes=endpoint.notes())
@@ -186,7 +128,7 @@ class _Crew:
                 "endpoint": dataclasses.asdict(self._endpoint),
                 "settings": dataclasses.asdict(self._settings) | {"concurrency": share},
             }
-            process = _Process(config, self._plan.fileno())
+            process = Process(config, self._plan.fileno())
             self._crew.append(process)
             self._selector.register(process.read, selectors.EVENT_READ, process)
 
@@ -197,8 +139,10 @@ class _Crew:
                 self._read(key.data)
             if not self._t0_ns and all(process.ready for process in self._crew):
                 self._t0_ns = time.monotonic_ns() + _HEADSTART_NS
+                self.recorder.start(self._t0_ns)
                 for process in self._crew:
                     process.say(f"go {self._t0_ns}")
+            self.recorder.check()
             if stopped() and not self._interrupted:
                 self._interrupted = True
                 self._stop()
@@ -210,7 +154,9 @@ class _Crew:
 
     def outcome(self) -> Outcome:
         """What came of it."""
-        one = self._outcome
+        one, recorder = self._outcome, self.recorder
+        one.recorded, one.completed, one.errors = recorder.recorded, recorder.completed, recorder.errors
+        one.prompt_tokens_off = recorder.prompt_tokens_off
         finals = [process.final or process.status for process in self._crew]
         one.sent = sum(final.get("sent", 0) for final in finals)
         one.client = {
@@ -242,6 +188,7 @@ class _Crew:
 
     def close(self) -> None:
         """End every process that is still there, and let go of the pipes."""
+        self.recorder.close()
         self._selector.close()
         for process in self._crew:
             os.close(process.read)
@@ -252,12 +199,11 @@ class _Crew:
                     process.popen.stdin.close()
             process.popen.wait()
 
-    def _read(self, process: _Process) -> None:
-        data = os.read(process.read, _PIPE_BYTES)
-        results: list[Result] = []
+    def _read(self, process: Process) -> None:
+        data = os.read(process.read, PIPE_BYTES)
         for kind, payload in process.frames.feed(data):
             if kind == frames.RESULTS:
-                results.extend(frames.unpack(payload))
+                self.recorder.put(payload)
             elif kind == frames.READY:
                 process.ready = True
             elif kind == frames.STATUS:
@@ -270,8 +216,6 @@ class _Crew:
                     self._stop()
             elif kind == frames.REFUSED:
                 raise UserError(f"{orjson.loads(payload)['error']}: start the server, or correct --url")
-        if results:
-            self._record(results)
         if not data:
             process.ended = True
             self._selector.unregister(process.read)
@@ -280,19 +224,6 @@ class _Crew:
                     raise RunFailed("a driving process ended before the run began; standard error says why")
                 # The others drive less than the plan: what they measure from here on is another run.
                 self._stop()
-
-    def _record(self, results: list[Result]) -> None:
-        one = self._outcome
-        planned = self._plan.columns["prompt_tokens"]
-        for result in results:
-            one.recorded += 1
-            if result.finish in COMPLETED:
-                one.completed += 1
-            if result.error:
-                one.errors[result.error.partition(":")[0].partition(" ")[0]] += 1
-            if result.prompt_tokens is not None and result.prompt_tokens != planned[result.place]:
-                one.prompt_tokens_off += 1
-        self._sink(request_batch(results, self._plan, self._t0_ns))
 
     def _stop(self) -> None:
         self._stop_at = time.monotonic() + _STOP_S
@@ -305,8 +236,8 @@ class _Crew:
             elapsed_s=max(time.monotonic_ns() - self._t0_ns, 0) / 1e9,
             sent=sum(one.get("sent", 0) for one in said),
             in_flight=sum(one.get("in_flight", 0) for one in said),
-            completed=self._outcome.completed,
-            failed=self._outcome.recorded - self._outcome.completed,
+            completed=self.recorder.completed,
+            failed=self.recorder.recorded - self.recorder.completed,
             output_tokens=sum(one.get("output_tokens", 0) for one in said),
             max_lag_s=max(one.get("max_lag_s", 0.0) for one in said),
             cpu_share=max(one.get("cpu_share", 0.0) for one in said),

@@ -29,9 +29,9 @@ import numpy as np
 import pyarrow as pa
 
 from harness.drive.bodies import completion_body
-from harness.drive.driver import Settings
 from harness.drive.endpoint import Endpoint
 from harness.drive.plan import Planned
+from harness.drive.settings import Settings
 from harness.drive.workers import drive
 from workloads.arrivals import Poisson
 from workloads.arrivals import unit_times as unit

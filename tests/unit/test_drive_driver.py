@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 
 from harness.drive.clock import Alarm, Clock
-from harness.drive.driver import Driver, Settings, StartError, busiest
+from harness.drive.driver import Driver
 from harness.drive.endpoint import Endpoint, key_from
+from harness.drive.plan import busiest
+from harness.drive.pool import StartError
+from harness.drive.settings import Settings
 from harness.errors import UserError
 from tests.drive_servers import (
     STREAM_HEAD,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from harness.drive.driver import Settings
+from harness.drive.settings import Settings
 from tests.drive_servers import (
     DONE,
     STREAM_HEAD,

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pytest
 
 from harness.drive import frames, workers
-from harness.drive.driver import Result, Settings
 from harness.drive.endpoint import Endpoint
 from harness.drive.plan import Plan
+from harness.drive.process import Process
 from harness.drive.rows import request_batch
+from harness.drive.settings import Result, Settings
 from harness.drive.workers import Outcome, Snapshot, drive
 from harness.errors import RunFailed, UserError
 from harness.records import FINISHES, REQUESTS
@@ -138,12 +139,12 @@ def test_a_sink_that_fails_ends_the_run_and_its_processes() -> None:
 def _crew(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
     started: list[subprocess.Popen[bytes]] = []
 
-    class Kept(workers._Process):
+    class Kept(Process):
         def __init__(self, config: dict[str, object], plan_fd: int) -> None:
             super().__init__(config, plan_fd)
             started.append(self.popen)
 
-    monkeypatch.setattr(workers, "_Process", Kept)
+    monkeypatch.setattr(workers, "Process", Kept)
     return started
 
 
@@ -193,7 +194,7 @@ def test_ctrl_c_is_for_the_parent_and_a_term_ends_readably(monkeypatch: pytest.M
 PARENT = """
 import sys
 from pathlib import Path
-from harness.drive.driver import Settings
+from harness.drive.settings import Settings
 from harness.drive.endpoint import Endpoint
 from harness.drive.workers import drive
 from harness.runspec import RunSpec

@@ -1,0 +1,80 @@
+"""Rows on their way to the run directory, made by a thread that gives way to everything else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from harness.drive import frames
+from harness.drive.plan import Plan
+from harness.drive.rows import request_batch
+from harness.drive.settings import Result
+from harness.records import COMPLETED
+
+
+class Recorder:
+    """Takes packed rows from any thread and hands batches (columns of REQUESTS) to a sink in its own.
+
+    `recorded`, `completed`, `errors` (failures by name) and `prompt_tokens_off` count the rows so far.
+    """
+
+    def __init__(self, plan: Plan, sink: Callable[[pa.RecordBatch], None]) -> None:
+        self.recorded = 0
+        self.completed = 0
+        self.prompt_tokens_off = 0
+        self.errors: Counter[str] = Counter()
+        self._plan = plan
+        self._sink = sink
+        self._t0_ns = 0
+        self._error: BaseException | None = None
+        self._payloads: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="recorder")
+
+    def start(self, t0_ns: int) -> None:
+        """Times count from `t0_ns`."""
+        self._t0_ns = t0_ns
+        self._thread.start()
+
+    def put(self, payload: bytes) -> None:
+        """Record a RESULTS frame; raises what the sink has raised before."""
+        self.check()
+        self._payloads.put(payload)
+
+    def check(self) -> None:
+        """Raise what the sink has raised."""
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Wait for all that was put."""
+        if self._thread.is_alive():
+            self._payloads.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        # On a machine of few cores a batch would take one from a driving process for milliseconds, just when
+        # tokens arrive. An idle thread is put off its core at once; its rows wait in the queue meanwhile.
+        with contextlib.suppress(AttributeError, OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        try:
+            while (payload := self._payloads.get()) is not None:
+                self._record(list(frames.unpack(payload)))
+        except BaseException as error:  # raised again where the run is watched
+            self._error = error
+
+    def _record(self, results: list[Result]) -> None:
+        planned = self._plan.columns["prompt_tokens"]
+        for result in results:
+            self.recorded += 1
+            self.completed += result.finish in COMPLETED
+            if result.error:
+                self.errors[result.error.partition(":")[0].partition(" ")[0]] += 1
+            if result.prompt_tokens is not None and result.prompt_tokens != planned[result.place]:
+                self.prompt_tokens_off += 1
+        self._sink(request_batch(results, self._plan, self._t0_ns))

@@ -1,0 +1,43 @@
+"""What a driver is told, and what it says of each request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to drive; None is no limit.
+
+    `concurrency` requests in flight make a closed loop, None an open one. The time-outs count from when a
+    request is due. After `max_duration_s` nothing more is sent. A server that refuses connections for
+    `gone_after_s` while nothing is under way ends the run.
+    """
+
+    concurrency: int | None = None
+    ignore_eos: bool = True
+    timeout_s: float | None = 3600.0
+    first_token_timeout_s: float | None = None
+    connect_timeout_s: float = 10.0
+    max_duration_s: float | None = None
+    gone_after_s: float = 1.0
+
+
+@dataclass(slots=True)
+class Result:
+    """A request that has ended: times of the clock in ns, None where it did not come so far.
+
+    `place` is its place in the plan, `stamps` the time of each event with a token. `error` is
+    `name: detail`, None of a completion.
+    """
+
+    place: int
+    due_ns: int
+    sent_ns: int | None
+    done_ns: int | None
+    stamps: memoryview
+    output_tokens: int
+    prompt_tokens: int | None
+    finish: str
+    error: str | None
+    response_id: str | None = None
