@@ -36,6 +36,7 @@ def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
         ignore_eos=not options["no_ignore_eos"],
         timeout_s=options["timeout"],
         first_token_timeout_s=options["first_token_timeout"],
+        retries_429=options["retry_429"],
         processes=options["processes"],
         warmup=options["warmup"],
         vocabulary=options["vocabulary"],

@@ -85,6 +85,7 @@ def bench() -> None:
 @click.option("--no-ignore-eos", is_flag=True, help="Endpoint: let the model end its answers.")
 @click.option("--timeout", type=FiniteRange(0, min_open=True), default=3600.0, help="Endpoint: s a request.")
 @click.option("--first-token-timeout", type=FiniteRange(0, min_open=True), help="Endpoint: s to the first token.")
+@click.option("--retry-429", type=click.IntRange(0, 1000), default=0, help="Endpoint: times a 429 is tried again.")
 @click.option("--ready-timeout", type=FiniteRange(0), default=60.0, help="Endpoint: s to wait for the server.")
 @click.option("--warmup", type=click.IntRange(0), default=4, help="Endpoint: requests before the run, not counted.")
 @click.option("--processes", type=click.IntRange(1, 64), default=1, help="Endpoint: driving processes.")

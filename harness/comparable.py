@@ -29,15 +29,39 @@ _SAME = {
 # An engine and the kind of its numbers go together: allowing one is enough.
 _TOGETHER = {"kind": ("engine", "kind"), "engine": ("engine", "kind")}
 
+# What a message may hold and still be read at a glance.
+LONGEST_LINE = 300
+
 MAY_ALLOW = frozenset({field.name for field in dataclasses.fields(RunSpec)} | set(_SAME) | {"kind", "trace"})
 
 
 def short(value: Any) -> str:
     """A value as a message can hold it: of a cost model its name and basis, of a digest its first digits."""
     if isinstance(value, dict):
-        return " ".join(str(value[key]) for key in ("name", "basis") if key in value) or f"{len(value)} settings"
-    text = str(value)
+        value = " ".join(str(value[key]) for key in ("name", "basis") if key in value) or f"{len(value)} settings"
+    text = _one_line(str(value))
     return text if len(text) <= 60 else f"{text[:12]}…"
+
+
+def some(values: Sequence[Any], most: int = 6) -> str:
+    """The first values of a list as a message can hold them, and how many more there are."""
+    rest = [f"and {len(values) - most} more"] if len(values) > most else []
+    return ", ".join([*map(short, values[:most]), *rest])
+
+
+def _one_line(text: str) -> str:
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def _where(run: Run) -> str:
+    """The end of a run's path, which tells it from others."""
+    text = _one_line(str(run.path))
+    return text if len(text) <= 90 else f"…{text[-89:]}"
+
+
+def _why(text: str) -> str:
+    text = _one_line(text)
+    return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 def without_copies(runs: Sequence[Run]) -> tuple[list[Run], int]:
@@ -56,7 +80,8 @@ def with_baseline(found: list[list[Run]], baseline: str | None, alone: bool) -> 
         baseline = "v1"
     if baseline is not None:
         if baseline not in {arm[0].spec.policy for arm in found}:
-            raise UserError(f"--baseline {baseline}: no such arm: {', '.join(arm[0].spec.policy for arm in found)}")
+            known = some([arm[0].spec.policy for arm in found], 4)
+            raise UserError(f"--baseline {short(baseline)}: no such arm: {known}")
         return sorted(found, key=lambda arm: arm[0].spec.policy != baseline)
     return found
 
@@ -86,7 +111,7 @@ def pair_repeats(a: Sequence[Run], b: Sequence[Run], allow: Collection[str]) -> 
     numbers = [[run.spec.repeat if seeds else (run.spec.repeat, run.spec.seed) for run in arm] for arm in (left, right)]
     if numbers[0] != numbers[1]:
         raise UserError(
-            f"the repeats do not match: (repeat, seed) are {numbers[0]} in A and {numbers[1]} in B: "
+            f"the repeats do not match: (repeat, seed) are {some(numbers[0])} in A and {some(numbers[1])} in B: "
             "run both policies in one `bench run`"
         )
     return list(zip(left, right, strict=True))
@@ -98,14 +123,14 @@ def _check_arm(arm: Sequence[Run]) -> None:
         other = differences(first, run).keys() - _REPEAT
         if other:
             raise UserError(
-                f"{run.path}: differs in {', '.join(sorted(other))} from {first.path}: not a repeat of it, "
+                f"{_where(run)}: differs in {some(sorted(other), 3)} from {_where(first)}: not a repeat of it, "
                 "so not one arm with it"
             )
     seeds = sorted(run.spec.seed for run in arm)
     if first.spec.engine in VIRTUAL_ENGINES and len(set(seeds)) < len(seeds):
         raise UserError(
-            f"{len(seeds)} runs of {first.spec.policy} have seeds {seeds}: equal seeds are no repeats, since a "
-            "virtual run repeats itself exactly: make repeats with `bench run --repeat`"
+            f"{len(seeds)} runs of {short(first.spec.policy)} have seeds {some(seeds)}: equal seeds are no repeats, "
+            "since a virtual run repeats itself exactly: make repeats with `bench run --repeat`"
         )
 
 
@@ -132,16 +157,27 @@ def refuse_differences(pairs: Sequence[tuple[Run, Run]], allow: Collection[str])
     """Raise UserError where a pair differs in anything but the policy that is not allowed to differ."""
     unknown = sorted(set(allow) - MAY_ALLOW)
     if unknown:
-        raise UserError(f"--allow {','.join(unknown)}: not known; one of {', '.join(sorted(MAY_ALLOW))}")
+        raise UserError(f"--allow {_one_line(unknown[0])[:12]}: not known; one of {', '.join(sorted(MAY_ALLOW))}")
     for pair in pairs:
         found = differences(*pair)
         refused = [name for name in found if name != "policy" and not allowed(name, allow)]
         if refused:
-            listed = "; ".join(f"{name}: {short(found[name][0])} | {short(found[name][1])}" for name in refused)
-            raise UserError(
-                f"not comparable, A and B differ in more than the policy: {listed} "
-                f"(to compare them all the same: --allow {','.join(refused)})"
-            )
+            raise UserError(_refused({name: found[name] for name in refused}))
+
+
+def _refused(found: dict[str, tuple[Any, Any]]) -> str:
+    """The line that names the differences: as many as fit it."""
+    told = [f"{name}: {short(a)} | {short(b)}" for name, (a, b) in found.items()]
+    allow = f" (to compare them all the same: --allow {','.join(found)})"
+    if len(found) > 5:
+        allow = " (to compare them all the same: --allow with all their names)"
+    shown = len(told)
+    while True:
+        listed = "; ".join([*told[:shown], *([some([*found][shown:], 8)] if shown < len(told) else [])])
+        line = f"not comparable, A and B differ in more than the policy: {listed}{allow}"
+        if len(line) < LONGEST_LINE or not shown:
+            return line
+        shown -= 1
 
 
 def refusal(runs: Sequence[Run]) -> tuple[str, str] | None:
@@ -149,7 +185,7 @@ def refusal(runs: Sequence[Run]) -> tuple[str, str] | None:
     for run in runs:
         if run.level == "INVALID":
             reasons = run.manifest.get("verdict", {}).get("reasons") or ["INVALID: no verdict"]
-            return "not compared: INVALID", f"{run.spec.policy} is {reasons[0]}"
+            return "not compared: INVALID", f"{short(run.spec.policy)} is {_why(reasons[0])}"
     kinds = sorted({run.kind for run in runs})
     if len(kinds) > 1:
         return "not ranked", f"{' against '.join(kinds)} is never ranked"

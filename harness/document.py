@@ -96,6 +96,8 @@ def show_table(run: Run) -> RenderableType:
         head.append(f"\n  {reason}")
     for note in document["notes"]:
         head.append(f"\n  note: {note}")
+    if not run.summary and run.kind != "reported":
+        head.append(f"\n  note: there is no summary.json: `bench recover {run.path}` makes it")
     counts = {name: value for name, value in document["counts"].items() if value is not None}
     tally = Text(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in counts.items()), style="dim")
 

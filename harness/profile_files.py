@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Literal
 
 from harness.errors import UserError
-from harness.profile_table import Table, nearest, read_toml
+from harness.profile_table import Table, nearest, read_toml, shown, spelled
 from harness.simulate.roofline import flops_of_beta
 from policies.threshold import StepCosts
 
 FOLDER = Path(__file__).parent / "gpus"
 MODELS = "models"
 ATTENTION = ("fa2", "fa3", "b300")
+_LONGEST_S = 10.0  # of a step's constants
 ASSUMED_MIXED = "the cost of mixed steps of this pair is assumed, not measured (no published fit)"
 
 
@@ -170,10 +171,10 @@ def known_gpu(name: str) -> Gpu:
 
 def _gpu_file(path: Path) -> Gpu:
     """The GPU of a profile file, checked; errors name the file as the user wrote it, or by its name alone."""
-    root = Table(path.name if path.parent == FOLDER else str(path), read_toml(path))
+    root = Table(path.name if path.parent == FOLDER else spelled(path), read_toml(path))
     attention = root.figure("attention", str)
     if attention not in ATTENTION:
-        raise UserError(f"{root.where('attention')} is {attention!r}: use one of {', '.join(ATTENTION)}")
+        raise UserError(f"{root.where('attention')} is {shown(attention)}: use one of {', '.join(ATTENTION)}")
     fits: dict[str, Fit] = {}
     kv_tokens: dict[str, int] = {}
     if root.has("pairs"):
@@ -181,7 +182,7 @@ def _gpu_file(path: Path) -> Gpu:
         for model in pairs.values:
             pair = pairs.table(model)
             if pair.has("kv_tokens"):
-                kv_tokens[model] = pair.positive("kv_tokens", int)
+                kv_tokens[model] = pair.positive("kv_tokens", int, 1e9)
             if pair.has("steps") or pair.has("mixed"):
                 fits[model] = _fit(pair)
             pair.finish()
@@ -190,12 +191,12 @@ def _gpu_file(path: Path) -> Gpu:
         name=path.stem,
         label=root.get("label", str),
         aliases=root.strings("aliases"),
-        memory_gb=root.positive("memory_gb", float),
-        bandwidth_tb_s=root.positive("bandwidth_tb_s", float),
+        memory_gb=root.positive("memory_gb", float, 1e5),
+        bandwidth_tb_s=root.positive("bandwidth_tb_s", float, 1e4, 1e-3),
         dense_bf16_tflops=tflops,
         flops=flops,
         attention=attention,
-        attention_efficiency=root.positive("attention_efficiency", float),
+        attention_efficiency=root.positive("attention_efficiency", float, 1, 1e-3),
         sources=root.sources,
         fits=fits,
         kv_tokens=kv_tokens,
@@ -208,7 +209,7 @@ def _peak(root: Table, fits: Mapping[str, Fit]) -> tuple[float | None, float | N
     """The dense bf16 peak as the data sheet has it (TFLOPS) and as the roofline uses it (FLOP/s)."""
     key = "dense_bf16_tflops"
     if not (root.has(key) and isinstance(root.values[key], dict) and "none" in root.values[key]):
-        value = root.positive(key, float)
+        value = root.positive(key, float, 1e6, 1e-2)
         return value, value * 1e12
     table = root.table(key)
     root.sources[key] = f"none: {table.get('none', str)}"
@@ -229,11 +230,11 @@ def _fit(pair: Table) -> Fit:
     steps, mixed = pair.table("steps"), pair.table("mixed")
     basis, form = steps.get("basis", str), mixed.get("form", str)
     if basis not in ("published", "calibrated"):
-        raise UserError(f"{steps.where('basis')} is {basis!r}: use published or calibrated")
+        raise UserError(f"{steps.where('basis')} is {shown(basis)}: use published or calibrated")
     if form not in ("fitted", "additive"):
-        raise UserError(f"{mixed.where('form')} is {form!r}: use fitted or additive")
-    alpha_p, alpha_d = steps.get("alpha_p_s", float), steps.get("alpha_d_s", float)
-    beta_p, beta_d = (steps.get(key, float) for key in ("beta_p_s_per_token", "beta_d_s_per_request"))
+        raise UserError(f"{mixed.where('form')} is {shown(form)}: use fitted or additive")
+    alpha_p, alpha_d = steps.seconds("alpha_p_s", _LONGEST_S), steps.seconds("alpha_d_s", _LONGEST_S)
+    beta_p, beta_d = (steps.seconds(key, _LONGEST_S) for key in ("beta_p_s_per_token", "beta_d_s_per_request"))
     if alpha_d == 0:
         raise UserError(f"{steps.where('alpha_d_s')} is 0: α_d = 0 would make θ0 = 1: recalibrate")
     for key, value in (
@@ -250,8 +251,8 @@ def _fit(pair: Table) -> Fit:
         degraded = [ASSUMED_MIXED]
     else:
         # The publication does not fit α_MB: it defaults to α_p there.
-        alpha_mb = mixed.get("alpha_mb_s", float) if mixed.has("alpha_mb_s") else alpha_p
-        a, b, c = (mixed.get(f"{letter}_s_per_token", float) for letter in "abc")
+        alpha_mb = mixed.seconds("alpha_mb_s", _LONGEST_S) if mixed.has("alpha_mb_s") else alpha_p
+        a, b, c = (mixed.seconds(f"{letter}_s_per_token", _LONGEST_S) for letter in "abc")
         degraded = []
     costs = StepCosts(alpha_p, beta_p, alpha_d, beta_d, alpha_mb, a, b, c)
     # A parabola is lowest at an end of [0, 1] or at its vertex.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
+import stat
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +13,15 @@ from typing import Any, TypeVar
 
 from harness.errors import UserError
 
+# No figure of a profile is larger, and no time in one shorter: arithmetic with it could overflow.
+LARGEST = 1e15
+SMALLEST = 1e-12
+
 Value = TypeVar("Value", str, int, float, bool)
+
+# No profile is larger, and no text in one is longer.
+_LARGEST_FILE = 1 << 20
+_LONGEST_TEXT = 1000
 
 _NAMES = {str: "a string", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
 
@@ -19,13 +29,36 @@ _NAMES = {str: "a string", int: "a whole number", float: "a number", bool: "true
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a file; raises UserError where it cannot be read or is not TOML."""
     try:
+        found = os.stat(path)
+        # A pipe would be waited for.
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST_FILE:
+            raise UserError(f"{spelled(path)}: cannot be read: name a regular file of at most 1 MiB")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{path}: no such profile file") from None
+        raise UserError(f"{spelled(path)}: no such profile file") from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not a TOML file ({error}): mend that line") from None
+        raise UserError(f"{spelled(path)}: cannot be read ({error.strerror})") from None
+    except RecursionError:
+        raise UserError(
+            f"{spelled(path)}: nested too deep for a profile: write it as docs/adding-a-gpu.md shows"
+        ) from None
+    except (ValueError, OverflowError) as error:
+        why = str(error).splitlines()[0][:120]
+        raise UserError(f"{spelled(path)}: not a TOML file ({why}): mend that line") from None
+
+
+def shown(value: Any) -> str:
+    """A value as an error can hold it: on one line, and not longer than a line."""
+    try:
+        return spelled(repr(value), 60)
+    except (ValueError, RecursionError):
+        return "a value too long to show"
+
+
+def spelled(name: object, longest: int = 300) -> str:
+    """A name as an error can hold it: control characters as their codes, the end cut off where it is too long."""
+    text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in str(name))
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 class Table:
@@ -40,7 +73,7 @@ class Table:
 
     def where(self, key: str) -> str:
         """File and full key, as an error names them."""
-        return f"{self.file}: {self.path}{key}"
+        return f"{self.file}: {spelled(self.path + key, 120)}"
 
     def has(self, key: str) -> bool:
         """Whether the key is there."""
@@ -70,11 +103,24 @@ class Table:
         self.sources[key] = source
         return value
 
-    def positive(self, key: str, kind: type[Value]) -> Value:
-        """A figure that must be above zero."""
+    def positive(self, key: str, kind: type[Value], highest: float = LARGEST, lowest: float = 0) -> Value:
+        """A figure that must be above zero and from `lowest` to `highest`."""
         value = self.figure(key, kind)
         if isinstance(value, str) or value <= 0:
-            raise UserError(f"{self.where(key)} is {value}: it must be above 0")
+            raise UserError(f"{self.where(key)} is {shown(value)}: it must be above 0")
+        return self._within(key, value, lowest, highest)
+
+    def seconds(self, key: str, highest: float) -> float:
+        """A plain number, s: not beyond ±`highest`, and 0 or large enough to reckon with."""
+        value = self.get(key, float)
+        if abs(value) > highest or 0 < abs(value) < SMALLEST:
+            raise UserError(f"{self.where(key)} is {value:g}: it must be {SMALLEST:g} to {highest:g}: recalibrate")
+        return value
+
+    def _within(self, key: str, value: Value, lowest: float, highest: float) -> Value:
+        assert not isinstance(value, str)
+        if not lowest <= value <= highest:
+            raise UserError(f"{self.where(key)} is {value:g}: it must be {lowest:g} to {highest:g}")
         return value
 
     def strings(self, key: str) -> tuple[str, ...]:
@@ -83,16 +129,16 @@ class Table:
             raise UserError(f"{self.where(key)} is missing: add `{key} = []`")
         value = self.values[key]
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise UserError(f"{self.where(key)} is {value!r}: write a list of strings")
-        return tuple(value)
+            raise UserError(f"{self.where(key)} is {shown(value)}: write a list of strings")
+        return tuple(self._typed(key, item, str) for item in value)
 
     def table(self, key: str) -> Table:
         """The table under a key."""
         if not self.has(key):
-            raise UserError(f"{self.where(key)} is missing: add the table `[{self.path}{key}]`")
+            raise UserError(f"{self.where(key)} is missing: add the table `[{spelled(self.path + key, 120)}]`")
         value = self.values[key]
         if not isinstance(value, dict):
-            raise UserError(f"{self.where(key)} is {value!r}: write the table `[{self.path}{key}]`")
+            raise UserError(f"{self.where(key)} is {shown(value)}: write the table `[{spelled(self.path + key, 120)}]`")
         return Table(self.file, value, f"{self.path}{key}.")
 
     def finish(self) -> None:
@@ -106,7 +152,13 @@ class Table:
         fits = isinstance(value, (int, float) if kind is float else kind)
         # In Python true is also a whole number; in a profile it is not.
         if not fits or (isinstance(value, bool) and kind is not bool):
-            raise UserError(f"{self.where(key)} is {value!r}: write {_NAMES[kind]}")
+            raise UserError(f"{self.where(key)} is {shown(value)}: write {_NAMES[kind]}")
+        if isinstance(value, str) and not (value.isprintable() and len(value) <= _LONGEST_TEXT):
+            raise UserError(
+                f"{self.where(key)} is {shown(value)}: write one line of at most {_LONGEST_TEXT} characters"
+            )
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise UserError(f"{self.where(key)} is {shown(value)}: it must be at most {LARGEST:g}")
         typed = kind(value)
         if isinstance(typed, float) and not math.isfinite(typed):
             raise UserError(f"{self.where(key)} is {value}: write a finite number")

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
-from collections.abc import Collection, Iterator
+import stat
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import UserError
 from harness.records import REQUESTS, STEPS
+from harness.runschema import SCHEMA_VERSION, check_concluded, check_manifest, check_summary, read_json
 from harness.runspec import RunSpec
 
-SCHEMA_VERSION = 1
+__all__ = ["PARTIAL", "SCHEMA_VERSION", "TABLES", "Run", "find_partials", "find_runs", "load_run", "load_runs"]
+
 PARTIAL = ".partial"
 TABLES = {"requests": REQUESTS, "steps": STEPS}
+
+# Nanoseconds in 64 bits end at 9.2e9 s: what lies beyond is no time of a run.
+LONGEST_S = 9e9
+MOST_TOKENS = 10**12
+_TOKENS = frozenset({"prompt_tokens", "expected_output_tokens", "output_tokens", "preemptions"})
+
+# Directories looked into for one run to name in an error.
+_LOOKED_AT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,78 +69,138 @@ class Run:
 
 def load_run(path: Path) -> Run:
     """The run in a directory; UserError, with the file and the remedy, where that cannot be read."""
-    if not (path / "run.json").is_file():
-        if path.name.endswith(PARTIAL) or partial_of(path).is_dir():
+    if not os.path.isfile(path / "run.json"):
+        if is_partial(path) or os.path.isdir(partial_of(path)):
             raise UserError(f"{path}: this run did not finish: `bench recover {path}` makes it readable")
-        found = find_runs(path)[:1] if path.is_dir() else []
-        hint = f"name one run, such as {found[0]}" if found else "name one that `bench list` shows"
-        raise UserError(f"{path}: no run directory (no run.json): {hint}")
+        raise no_run(path)
     manifest = read_json(path / "run.json", "it cannot be mended: run again")
-    if manifest.get("status") == "running":
+    spec = check_manifest(path / "run.json", manifest)
+    if manifest["status"] == "running":
         raise UserError(f"{path}: this run did not finish: `bench recover {path}` makes it readable")
-    try:
-        spec = RunSpec.from_dict(manifest["spec"])
-        for key in ("digest", "kind", "status"):
-            manifest[key]
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{path / 'run.json'}: not a run's manifest ({error}): run again") from None
+    check_concluded(path / "run.json", manifest)
     summary = read_json(path / "summary.json", f"`bench recover {path}` makes it again", missing_ok=True)
+    if summary:
+        check_summary(path / "summary.json", summary)
     return Run(path, manifest, spec, summary)
+
+
+def load_runs(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
+    """The runs that can be read, and a line for each that cannot: one bad run does not hide the others."""
+    runs, problems = [], []
+    for path in paths:
+        try:
+            runs.append(load_run(path))
+        except UserError as error:
+            problems.append(str(error))
+    return runs, problems
 
 
 def find_runs(root: Path) -> list[Path]:
     """The finished runs at and under a directory, in the order of their paths."""
-    return [path for path in _walk(root) if not path.name.endswith(PARTIAL)]
+    return [path for path in _walk(root) if not is_partial(path)]
 
 
 def find_partials(root: Path) -> list[Path]:
     """The runs at and under a directory that go on still or were killed."""
-    return [path for path in _walk(root) if path.name.endswith(PARTIAL)]
+    return [path for path in _walk(root) if is_partial(path)]
 
 
-def _walk(root: Path) -> Iterator[Path]:
-    if not root.is_dir():
+def _walk(root: Path, most: int | None = None) -> Iterator[Path]:
+    if not os.path.isdir(root):
         raise UserError(f"{root}: no such directory: name one that holds runs (the default of --out is `runs`)")
-    for directory, below, files in os.walk(root):
+    for directory, below, files in itertools.islice(os.walk(root), most):
         below.sort()
         if "run.json" in files:
             below.clear()
             yield Path(directory)
 
 
+def no_run(path: Path) -> UserError:
+    """What to say of a path that holds no run: it may be the parent of some."""
+    found = next((one for one in _walk(path, _LOOKED_AT) if not is_partial(one)), None) if os.path.isdir(path) else None
+    hint = f"name one run, such as {found}" if found else "name one that `bench list` shows"
+    return UserError(f"{path}: no run directory (no run.json): {hint}")
+
+
+def named(path: Path) -> Path:
+    """The path with a last part that is its name: `.` and `..` have none."""
+    return path if path.name not in ("", "..") else path.resolve()
+
+
+def is_partial(path: Path) -> bool:
+    """Whether this is the directory of a run that goes on still or was killed."""
+    name = named(path).name
+    return name.endswith(PARTIAL) and name != PARTIAL
+
+
 def partial_of(path: Path) -> Path:
     """The name of a run's directory while it runs."""
-    return path if path.name.endswith(PARTIAL) else path.with_name(path.name + PARTIAL)
+    path = named(path)
+    if is_partial(path):
+        return path
+    # The root has no name to add to.
+    return path.with_name(path.name + PARTIAL) if path.name else path / PARTIAL
 
 
-def read_json(path: Path, remedy: str, missing_ok: bool = False) -> dict[str, Any]:
-    """Read a JSON file of a schema known here; UserError with the remedy where that fails."""
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        if missing_ok:
-            return {}
-        raise UserError(f"{path}: not there: {remedy}") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read ({error}): {remedy}") from None
-    schema = value.get("schema") if isinstance(value, dict) else None
-    if not isinstance(schema, int):
-        raise UserError(f"{path}: has no schema version: {remedy}")
-    if schema > SCHEMA_VERSION:
-        raise UserError(f"{path}: has schema {schema}, this schedbench reads up to {SCHEMA_VERSION}: upgrade it")
-    return dict(value)
+def final_of(path: Path) -> Path:
+    """The name of a run's directory once it is finished."""
+    path = named(path)
+    return path.with_name(path.name.removesuffix(PARTIAL)) if is_partial(path) else path
 
 
 def read_table(directory: Path, name: str, columns: Collection[str] | None = None) -> pa.Table:
-    """Read a run's `requests` or `steps` (all columns, or some); UserError where it is missing or damaged."""
+    """Read a run's `requests` or `steps` (all columns, or some); UserError where it is missing or damaged.
+
+    The file must have the columns of `records` and no others, times within 9e9 s and counts that are counts.
+    """
     path = directory / f"{name}.parquet"
+    schema = TABLES[name]
+    wanted = None if columns is None else [column for column in schema.names if column in columns]
     try:
-        wanted = None if columns is None else [column for column in TABLES[name].names if column in columns]
-        table = pq.read_table(path, schema=TABLES[name], columns=wanted)
-        table.validate()
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise _damaged(path, "not a regular file")
+        with pq.ParquetFile(path) as file:
+            if why := _other_columns(file.schema_arrow, schema):
+                raise _damaged(path, why)
+        table = pq.read_table(path, schema=schema, columns=wanted)
+        table.validate(full=True)
+        why = next((why for column in table.column_names if (why := _fault(column, table.column(column)))), None)
     except FileNotFoundError:
         raise UserError(f"{path}: not there, so nothing can be computed from this run: run again") from None
     except (pa.ArrowException, OSError) as error:
-        why = str(error).splitlines()[0]
-        raise UserError(f"{path}: damaged ({why}): take it from a copy, or run again") from None
+        raise _damaged(path, str(error).splitlines()[0] if str(error) else type(error).__name__) from None
+    if why:
+        raise _damaged(path, why)
     return table
+
+
+def _damaged(path: Path, why: str) -> UserError:
+    return UserError(f"{path}: damaged ({why[:200]}): take it from a copy, or run again")
+
+
+def _other_columns(found: pa.Schema, known: pa.Schema) -> str | None:
+    """How a file's columns differ from those of the schema."""
+    for field in known:
+        if field.name not in found.names:
+            return f"it has no column {field.name}"
+        kind = found.field(field.name).type if found.names.count(field.name) == 1 else None
+        plain = pa.types.is_dictionary(field.type) and kind == pa.string()
+        if kind != field.type and not plain:
+            return f"its column {field.name} is {kind or 'there twice'}, not {field.type}"
+    other = sorted(set(found.names) - set(known.names))
+    return f"it has a column {other[0]!a} that is none of a run's" if other else None
+
+
+def _fault(name: str, column: pa.ChunkedArray) -> str | None:
+    """What is wrong with a column's values: a time that is none, a count below zero or beyond all bounds."""
+    if pa.types.is_list(column.type):
+        column = pc.list_flatten(column)
+    if pa.types.is_floating(column.type) and name.endswith("_s"):
+        fits = pc.less_equal(pc.abs(column), LONGEST_S)
+        if pc.all(fits).as_py() is False:
+            return f"its column {name} holds a time that is not finite or beyond {LONGEST_S:g} s"
+    if name in _TOKENS:
+        ends = pc.min_max(column).as_py()
+        if ends["min"] is not None and (ends["min"] < 0 or ends["max"] > MOST_TOKENS):
+            return f"its column {name} holds a count below 0 or above {MOST_TOKENS}"
+    return None

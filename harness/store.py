@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,8 @@ from harness.appendlog import AppendLog, is_locked, to_parquet
 from harness.errors import RunFailed, UserError
 from harness.provenance import scrub
 from harness.records import REQUESTS
-from harness.runs import PARTIAL, SCHEMA_VERSION, TABLES, Run, load_run, partial_of, read_json, read_table
+from harness.runs import TABLES, final_of, no_run, partial_of, read_table
+from harness.runschema import SCHEMA_VERSION, check_manifest, read_json
 from harness.runspec import RunSpec
 
 RECOVERED = "recovered: the process ended without finishing"
@@ -71,8 +73,6 @@ class RunWriter:
         started = started or datetime.now(UTC)
         path = run_path(out, spec, started)
         partial = partial_of(path)
-        if path.exists() or partial.exists():
-            raise UserError(f"{path} exists already and is never overwritten: run again, or give another --out")
         manifest = {
             "schema": SCHEMA_VERSION,
             "spec": spec.to_dict(),
@@ -87,14 +87,16 @@ class RunWriter:
             "notes": list(notes),
             "degraded": list(degraded),
         }
+        _make_directory(path, partial)
         try:
-            partial.mkdir(parents=True)
-            write_json(partial / "run.json", manifest)
+            write_json({partial / "run.json": manifest})
             return cls(path, manifest)
-        except FileExistsError:
-            raise UserError(f"{partial} exists already: give another --out") from None
-        except OSError as error:
-            raise UserError(f"{partial}: cannot start a run there ({_why(error)}): give another --out") from None
+        except BaseException as error:
+            # A directory that could not be begun is no run that `bench recover` could finish.
+            shutil.rmtree(partial, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise UserError(f"{partial}: cannot start a run there ({_why(error)}): give another --out") from None
+            raise
 
     def add_requests(self, batch: pa.RecordBatch) -> None:
         """Append request rows (columns of REQUESTS); RunFailed where the disk does not take them."""
@@ -134,7 +136,7 @@ class RunWriter:
             }
             # On a full disk this fails as well, and then the old run.json stands.
             with contextlib.suppress(OSError):
-                write_json(self.partial / "run.json", failed)
+                write_json({self.partial / "run.json": failed})
             kept = ", ".join(f"{one.rows} {name}" for name, one in self._logs.items())
             raise RunFailed(
                 f"{log.path}: cannot write ({_why(error)}); {kept} are kept: make room, then "
@@ -148,39 +150,44 @@ def recover(path: Path) -> tuple[Path, bool]:
     `path` is the `.partial` directory or the run's final name. Gives the run's directory and whether
     anything changed. UserError where it is no run, a process still writes it, or the disk is full.
     """
-    final = path.with_name(path.name.removesuffix(PARTIAL))
-    partial = partial_of(final)
-    if not partial.is_dir():
-        if not (final / "run.json").is_file():
-            raise UserError(f"{path}: no run directory (no run.json): name one that `bench list` shows")
-        return final, _again(load_run(final))
-    if final.exists():
+    final, partial = final_of(path), partial_of(path)
+    source = partial if os.path.isdir(partial) else final
+    if not os.path.isfile(source / "run.json"):
+        raise no_run(path)
+    if source is partial and os.path.lexists(final):
         raise UserError(f"{final} exists already and is never overwritten: move it away, then recover {partial}")
-    manifest = read_json(partial / "run.json", "it cannot be recovered: run again")
-    logs = [log for name in TABLES if (log := partial / f"{name}.arrows").is_file()]
-    if any(is_locked(log) for log in logs):
-        raise UserError(f"{partial}: the run still goes on: wait for it, or end it first")
-    status, reason = manifest["status"], manifest["reason"]
+    manifest = read_json(source / "run.json", "it cannot be recovered: run again")
+    check_manifest(source / "run.json", manifest)
+    status, reason = manifest["status"], manifest.get("reason")
+    if source is final and status != "running":
+        return final, _again(final, manifest)
+    try:
+        goes_on = any(is_locked(log) for name in TABLES if (log := source / f"{name}.arrows").is_file())
+    except OSError as error:
+        raise UserError(f"{source}: cannot be recovered ({_why(error)}): make its files readable") from None
+    if goes_on:
+        raise UserError(f"{source}: the run still goes on: wait for it, or end it first")
     if status == "running":
         status, reason = "interrupted", RECOVERED
     try:
-        with _writing(partial):
-            return _finalise(partial, final, manifest, status, reason), True
+        with _writing(source):
+            return _finalise(source, final, manifest, status, reason), True
     except RunFailed as error:
         raise UserError(str(error)) from None
 
 
-def _again(run: Run) -> bool:
+def _again(directory: Path, manifest: dict[str, Any]) -> bool:
     """Make a finished run's summary, counts and verdict again; whether that changed a file."""
-    if run.kind == "reported":
+    if manifest["kind"] == "reported":
         return False
-    before = [_bytes(run.path / name) for name in ("summary.json", "run.json")]
+    files = [directory / name for name in ("summary.json", "run.json")]
+    before = list(map(_bytes, files))
     try:
-        with _writing(run.path):
-            _conclude(run.path, dict(run.manifest))
+        with _writing(directory):
+            _conclude(directory, manifest)
     except RunFailed as error:
         raise UserError(str(error)) from None
-    return before != [_bytes(run.path / name) for name in ("summary.json", "run.json")]
+    return before != list(map(_bytes, files))
 
 
 def _finalise(partial: Path, final: Path, manifest: dict[str, Any], status: str, reason: str | None) -> Path:
@@ -188,9 +195,13 @@ def _finalise(partial: Path, final: Path, manifest: dict[str, Any], status: str,
     logs = {name: partial / f"{name}.arrows" for name in TABLES}
     for name, log in logs.items():
         if log.is_file():
-            to_parquet(log, partial / f"{name}.parquet", TABLES[name])
+            try:
+                to_parquet(log, partial / f"{name}.parquet", TABLES[name])
+            except (pa.ArrowException, ValueError) as error:
+                why = str(error).splitlines()[0]
+                raise UserError(f"{log}: damaged ({why}): take it from a copy, or run again") from None
     manifest |= {"status": status, "reason": reason}
-    manifest["finished_utc"] = manifest["finished_utc"] or datetime.now(UTC).isoformat()
+    manifest["finished_utc"] = manifest.get("finished_utc") or datetime.now(UTC).isoformat()
     _conclude(partial, manifest)
     for log in logs.values():
         log.unlink(missing_ok=True)
@@ -215,24 +226,41 @@ def _conclude(directory: Path, manifest: dict[str, Any]) -> None:
     measured = measure(requests, known_steps, spec, is_closed_loop(spec))
     manifest["counts"] = count(requests, known_steps)
     evidence = Evidence(spec, manifest, requests, known_steps, measured, directory / "engine.log")
-    manifest["verdict"] = judge(evidence, manifest["status"], manifest["reason"])
-    write_json(directory / "summary.json", summary_of(measured))
-    write_json(directory / "run.json", manifest)
+    manifest["verdict"] = judge(evidence, manifest["status"], manifest.get("reason"))
+    write_json({directory / "summary.json": summary_of(measured), directory / "run.json": manifest})
 
 
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON file, put in place at once."""
-    rough = path.with_name(path.name + ".tmp")
+def write_json(files: dict[Path, dict[str, Any]]) -> None:
+    """Write JSON files, put in place once all of them are whole on disk: none is replaced where one fails."""
+    rough = {path: path.with_name(path.name + ".tmp") for path in files}
     try:
-        with rough.open("w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1, ensure_ascii=False, allow_nan=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        rough.replace(path)
+        for path, value in files.items():
+            with rough[path].open("w", encoding="utf-8") as file:
+                json.dump(value, file, indent=1, ensure_ascii=False, allow_nan=False)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+        for path, one in rough.items():
+            one.replace(path)
     except BaseException:
-        rough.unlink(missing_ok=True)
+        for one in rough.values():
+            one.unlink(missing_ok=True)
         raise
+
+
+def _make_directory(path: Path, partial: Path) -> None:
+    """Make a run's directory, and no other; UserError where it is there or its place cannot be had."""
+    try:
+        if os.path.lexists(path) or os.path.lexists(partial):
+            raise UserError(f"{path} exists already and is never overwritten: run again, or give another --out")
+        os.makedirs(partial)
+    except FileExistsError:
+        raise UserError(f"{partial} exists already: give another --out") from None
+    except (OSError, ValueError, RecursionError) as error:
+        why = _why(error) if isinstance(error, OSError) else f"{type(error).__name__}, no name for a directory"
+        shown = str(partial).encode("ascii", "backslashreplace").decode()
+        shown = shown if len(shown) <= 300 and shown.isprintable() else f"{ascii(shown)[1:80]}…"
+        raise UserError(f"{shown}: cannot start a run there ({why}): give another --out") from None
 
 
 def _bytes(path: Path) -> bytes:

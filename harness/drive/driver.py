@@ -29,13 +29,14 @@ _STALE_NS = 1_000_000_000
 class _Flight:
     """A request that was due and has not ended."""
 
-    __slots__ = ("answer", "connection", "due_ns", "place", "resent", "sent_ns", "timers")
+    __slots__ = ("answer", "connection", "due_ns", "place", "resent", "retries", "sent_ns", "timers")
 
     def __init__(self, place: int, due_ns: int) -> None:
         self.place = place
         self.due_ns = due_ns
         self.sent_ns: int | None = None
         self.resent = False
+        self.retries = 0
         self.answer = Answer()
         self.connection: Connection | None = None
         self.timers: list[asyncio.TimerHandle] = []
@@ -60,6 +61,7 @@ class Driver:
         self.next_due = NEVER
         self.sent = 0
         self.resent = 0
+        self.retried = 0
         self.output_tokens = 0
         self.max_lag_ns = 0
         self.reason: str | None = None
@@ -70,6 +72,7 @@ class Driver:
         self._emit = emit
         self._flights: dict[Connection, _Flight] = {}
         self._waiting: deque[_Flight] = deque()  # for a connection
+        self._put_off: dict[_Flight, asyncio.TimerHandle] = {}  # till the server wants them again
         self._closed = settings.concurrency is not None
         self._schedule = Schedule(plan, places, self._closed)
         self._slots = min(settings.concurrency or 0, len(self._schedule.heads))
@@ -84,7 +87,7 @@ class Driver:
     @property
     def in_flight(self) -> int:
         """Requests that were due and have not ended."""
-        return len(self._flights) + len(self._waiting)
+        return len(self._flights) + len(self._waiting) + len(self._put_off)
 
     @property
     def connections(self) -> int:
@@ -131,7 +134,7 @@ class Driver:
         """Send nothing more and end what is in flight as `cancelled`."""
         self.stopped = True
         self._end_sending()
-        for flight in [*self._flights.values(), *self._waiting]:
+        for flight in [*self._flights.values(), *self._waiting, *self._put_off]:
             self._end(flight, "cancelled", "cancelled: the run was stopped")
 
     def send_due(self, now_ns: int) -> None:
@@ -158,6 +161,9 @@ class Driver:
             )
         else:
             finish = "error"
+            if error.startswith("http_429") and flight.retries < self._settings.retries_429 and not self._ending:
+                self._put_by(flight, connection)
+                return
         self._end(flight, finish, error)
 
     def lost(self, connection: Connection, error: str | None) -> None:
@@ -190,6 +196,20 @@ class Driver:
         if gone_s >= self._settings.gone_after_s and not self._flights and not self._ending:
             self.reason = f"the server has refused connections for {gone_s:.1f} s"
             self._end_sending()
+
+    def _put_by(self, flight: _Flight, connection: Connection) -> None:
+        """The server wants this request later."""
+        flight.retries += 1
+        self.retried += 1
+        del self._flights[connection]
+        flight.connection = None
+        flight.answer = Answer()
+        self._put_off[flight] = self._loop.call_later(connection.retry_after_s, self._send_again, flight)
+        self._pool.give(connection)
+
+    def _send_again(self, flight: _Flight) -> None:
+        del self._put_off[flight]
+        self._send_or_wait(flight)
 
     def _was_stale(self, flight: _Flight, connection: Connection) -> bool:
         """Whether the server closed an idle connection while a request was on its way, which it has not seen then."""
@@ -267,7 +287,9 @@ class Driver:
             timer.cancel()
         connection = flight.connection
         done_ns: int | None = None
-        if connection is None:
+        if flight in self._put_off:
+            self._put_off.pop(flight).cancel()
+        elif connection is None:
             self._waiting.remove(flight)
         else:
             del self._flights[connection]
@@ -317,11 +339,11 @@ class Driver:
         self._schedule.drop()
         self._slots = 0
         self.next_due = NEVER
-        for flight in list(self._waiting):
+        for flight in [*self._waiting, *self._put_off]:
             self._end(flight, "cancelled", "cancelled: sending had ended before there was a connection")
         self._check_finished()
 
     def _check_finished(self) -> None:
-        idle = not self._flights and not self._waiting and self._schedule.exhausted
+        idle = not self.in_flight and self._schedule.exhausted
         if idle and not self._finished.done():
             self._finished.set_result(None)

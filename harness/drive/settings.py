@@ -11,7 +11,8 @@ class Settings:
 
     `concurrency` requests in flight make a closed loop, None an open one. The time-outs count from when a
     request is due. After `max_duration_s` nothing more is sent. A server that refuses connections for
-    `gone_after_s` while nothing is under way ends the run.
+    `gone_after_s` while nothing is under way ends the run. A request that is answered 429 goes out again up to
+    `retries_429` times, each after what Retry-After says; its times count from the first send.
     """
 
     concurrency: int | None = None
@@ -21,6 +22,7 @@ class Settings:
     connect_timeout_s: float = 10.0
     max_duration_s: float | None = None
     gone_after_s: float = 1.0
+    retries_429: int = 0
 
 
 @dataclass(slots=True)

@@ -84,6 +84,15 @@ class Connection(asyncio.Protocol):
         if transport.get_extra_info("sslcontext") is None:
             self._fd = transport.get_extra_info("socket").fileno()
 
+    @property
+    def retry_after_s(self) -> float:
+        """What the answer's Retry-After asks to wait, s; a second where it says nothing that is a number of them."""
+        try:
+            seconds = float(self._retry_after)
+        except ValueError:
+            return 1.0
+        return seconds if 0 <= seconds < 86_400 else 1.0
+
     def start(self, answer: Answer, head: bytes, body: bytes) -> int:
         """Send a request whose answer goes to `answer`; the time just before its first byte left, ns.
 

@@ -132,6 +132,7 @@ class Worker:
             "in_flight": driver.in_flight,
             "connections": driver.connections,
             "resent": driver.resent,
+            "retried": driver.retried,
             "output_tokens": driver.output_tokens,
             "max_lag_s": driver.max_lag_ns / 1e9,
             "cpu_share": self._cpu_share(),

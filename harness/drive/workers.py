@@ -168,6 +168,7 @@ class _Crew:
             "peak_memory_mb": sum(final.get("peak_memory_mb", 0.0) for final in finals),
             "connections": sum(final.get("connections", 0) for final in finals),
             "resent": sum(final.get("resent", 0) for final in finals),
+            "retried": sum(final.get("retried", 0) for final in finals),
             "max_lag_s": max(final.get("max_lag_s", 0.0) for final in finals),
         }
         reasons = [final["reason"] for final in finals if final.get("reason")]
@@ -181,6 +182,11 @@ class _Crew:
             one.notes.append(
                 f"{one.client['resent']} requests went out again on a new connection, since the server closed the "
                 "idle one that they were on; their times count from the first send"
+            )
+        if one.client["retried"]:
+            one.notes.append(
+                f"{one.client['retried']} answers were 429 and their requests went out again, as asked; their times "
+                "count from the first send"
             )
         if one.prompt_tokens_off:
             one.notes.append(f"{one.prompt_tokens_off} prompts have another length by the server's count than planned")

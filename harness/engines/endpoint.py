@@ -51,6 +51,7 @@ class Client:
     first_token_timeout_s: float | None = None
     processes: int = 1
     warmup: int = 4
+    retries_429: int = 0
     vocabulary: int | None = None
     tokenizer: str = ""
 
@@ -64,6 +65,7 @@ class Client:
             "ignore_eos": self.ignore_eos,
             "timeout_s": self.timeout_s,
             "first_token_timeout_s": self.first_token_timeout_s,
+            "retries_429": self.retries_429,
             "warmup": self.warmup,
         }
 
@@ -163,6 +165,7 @@ class EndpointEngine:
             timeout_s=self.client.timeout_s,
             first_token_timeout_s=self.client.first_token_timeout_s,
             max_duration_s=self.spec.max_duration_s,
+            retries_429=self.client.retries_429,
         )
 
     def _planned(self) -> Iterator[Planned]:

@@ -53,18 +53,22 @@ class Check:
     value: Callable[[Evidence], float | str]
     floor: bool = False
 
+    def level(self, value: float) -> str:
+        """VALID, DEGRADED or INVALID by the thresholds."""
+        level = "VALID"
+        for name, threshold in (("DEGRADED", self.degraded), ("INVALID", self.invalid)):
+            if threshold is not None and (value < threshold if self.floor else value > threshold):
+                level = name
+        return level
+
     def judge(self, evidence: Evidence) -> dict[str, Any]:
         """The check's entry in run.json."""
         value = self.value(evidence)
         entry: dict[str, Any] = {"name": self.name, "label": self.label, "unit": self.unit}
         if isinstance(value, str):
             return entry | {"level": NOT_APPLICABLE, "why": value}
-        level = "VALID"
-        for name, threshold in (("DEGRADED", self.degraded), ("INVALID", self.invalid)):
-            if threshold is not None and (value < threshold if self.floor else value > threshold):
-                level = name
         return entry | {
-            "level": level,
+            "level": self.level(value),
             "value": value,
             "degraded_at": self.degraded,
             "invalid_at": self.invalid,
@@ -94,6 +98,10 @@ def _client_cpu(evidence: Evidence) -> float | str:
 def _errors(evidence: Evidence) -> float | str:
     completed = evidence.measured.requests.completed
     return 100 * float(np.mean(~completed)) if len(completed) else "no request was recorded"
+
+
+def _completed(evidence: Evidence) -> float | str:
+    return float(np.count_nonzero(evidence.measured.requests.completed))
 
 
 def _steady(evidence: Evidence) -> float | str:
@@ -190,6 +198,7 @@ CHECKS = (
     Check("send_lag", "send lag p99", "s", 0.005, 0.050, _send_lag),
     Check("client_cpu", "client CPU in use", "%", 70, 90, _client_cpu),
     Check("errors", "requests not completed", "%", 0.1, 1, _errors),
+    Check("completed", "completed requests", "", None, 1, _completed, floor=True),
     Check("steady_window", "steady window of the run", "%", 50, 20, _steady, floor=True),
     Check("backlog", "late waits for the first token over early ones (a growing queue)", "times", 3, None, _backlog),
     Check("output_length", "answers of another length than asked for", "%", 0, 1, _output_length),
@@ -224,6 +233,15 @@ def judge(evidence: Evidence, status: str, reason: str | None) -> dict[str, Any]
         "reasons": [f"{level}: {why}" for level, why in found],
         "checks": checks,
     }
+
+
+def verdict_so_far(finished: int, failed: int, cpu_share: float | None) -> str:
+    """The level that a run under way would have by its failures and its client's CPU alone."""
+    checks = {check.name: check for check in CHECKS}
+    levels = [checks["errors"].level(100 * failed / max(finished, 1))]
+    if cpu_share is not None:
+        levels.append(checks["client_cpu"].level(100 * cpu_share))
+    return max(levels, key=LEVELS.index)
 
 
 def _why(entry: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.comparable import arms
+from harness.comparable import arms, with_baseline
 from harness.compare import BETTER, NO_DIFFERENCE, WORSE, Comparison, compare
 from harness.errors import UserError
 from harness.fail_on import parse_fail_on
@@ -16,6 +16,7 @@ from harness.measure.estimate import within_run_ratio
 from harness.measure.measured import measure
 from harness.records import REQUESTS, STEPS
 from harness.runs import load_run
+from harness.runspec import RunSpec
 from tests.runfactory import SPEC, request, table_of, toy_run, write_run, write_toy
 
 
@@ -136,6 +137,7 @@ def test_an_invalid_run_is_shown_and_not_ranked(tmp_path: Path) -> None:
     # What an interrupted run was asked for stays in its spec.
     manifest = json.loads((b / "run.json").read_text())
     manifest["spec"]["requests"] = 100
+    manifest["digest"] = RunSpec.from_dict(manifest["spec"]).digest
     (b / "run.json").write_text(json.dumps(manifest))
     found = compare([a], [b])
     assert found.refusal is not None
@@ -326,3 +328,39 @@ def test_rates_of_equal_arms_are_seldom_told_apart_however_few_stays(n: int, con
         assert ratio is not None
         told += ratio.p < 0.05
     assert told / 60 <= 0.10
+
+
+def test_every_refusal_is_one_readable_line(tmp_path: Path) -> None:
+    requests, steps = toy_run(20)
+    long = "w" * 70 + "\x1b"
+    odd = {"workload": long, "gpu": "g" * 99, "model": "m" * 99, "cost_model": "c" * 99, "policy": "p" * 99}
+    other = dataclasses.replace(SPEC, **odd, slots=7, token_budget=9, kv_tokens=99, seed=5, client={"a": "b" * 999})  # type: ignore[arg-type]
+    paths = {
+        "a": write_run(tmp_path, requests, steps),
+        "b": write_run(tmp_path, requests, steps, spec=dataclasses.replace(other, workload="w" * 70)),
+        "c": write_run(
+            tmp_path, requests, steps, status="failed", reason="x\n" * 999, spec=dataclasses.replace(SPEC, policy="c")
+        ),
+    }
+    runs = {name: load_run(path) for name, path in paths.items()}
+    many_a = [write_toy(tmp_path, repeat=i, seed=i, n=10) for i in range(30)]
+    many_b = [write_toy(tmp_path, policy="b", repeat=i, seed=i + 1, n=10) for i in range(30)]
+    for a, b, allow in (
+        ([paths["a"]], [paths["b"]], frozenset[str]()),
+        ([paths["a"]], [paths["b"]], frozenset({"nonsense" * 20})),
+        ([paths["a"], paths["b"]], [paths["a"]], frozenset[str]()),
+        (many_a, many_b, frozenset[str]()),
+    ):
+        with pytest.raises(UserError) as caught:
+            compare(a, b, allow)
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 300
+    with pytest.raises(UserError) as caught:
+        with_baseline(arms(list(runs.values())), "z" * 999, alone=True)
+    assert len(str(caught.value)) < 300
+    found = compare([paths["a"]], [paths["c"]])
+    assert found.refusal is not None
+    assert found.refusal.isprintable()
+    assert len(found.refusal) < 300
+    for line in (found.method, *found.notes):
+        assert len(line) < 300

@@ -119,6 +119,35 @@ def test_failures_keep_what_the_server_said() -> None:
     assert len(done.server.requests) == 1
 
 
+def test_a_429_is_tried_again_only_when_asked_and_counts_from_its_first_send() -> None:
+    def once(times: int) -> Manners:
+        refused = 0
+
+        async def manners(request: Request) -> bool:
+            nonlocal refused
+            if refused < times:
+                refused += 1
+                return await answers(plain("429 Slow", b"{}", b"Retry-After: 0\r\n"))(request)
+            return await answers(streamed(good()))(request)
+
+        return manners
+
+    done = driven(once(2), plan_of(1), Settings(retries_429=2))
+    assert done.ends == [("length", None)]
+    assert len(done.server.requests) == 3
+    assert done.driver.retried == 2
+    assert len({request.id for request in done.server.requests}) == 1
+    refused = driven(once(2), plan_of(1), Settings(retries_429=1)).results[0]
+    assert refused.finish == "error"
+    assert (refused.error or "").startswith("http_429")
+
+
+def test_a_put_off_request_is_cancelled_with_the_run() -> None:
+    answer = answers(plain("429 Slow", b"{}", b"Retry-After: 3600\r\n"))
+    done = driven(answer, plan_of(1), Settings(retries_429=5, max_duration_s=0.05))
+    assert [finish for finish, _ in done.ends] == ["cancelled"]
+
+
 def test_a_connection_is_used_again_after_an_error() -> None:
     for data in (plain("500 Oops", b"{}"), streamed(token() + event(ERROR) + DONE), streamed(good(1))):
         done = driven(answers(data), plan_of(4))

@@ -270,3 +270,27 @@ def test_defaults_are_those_of_the_spec() -> None:
 def test_several_policies_in_one_text() -> None:
     assert split_policies(["v1,eb:k=32,theta_min=0.7,ebplus"]) == ["v1", "eb:k=32,theta_min=0.7", "ebplus"]
     assert canonical_policies(["fcfs,v1,eb:k=1,v0"]) == ["v1", "v0"]
+
+
+@pytest.mark.parametrize("option", ["k", "update_every", "window"])
+def test_a_count_has_an_upper_bound(option: str) -> None:
+    assert read_options("eb", {option: "1000000000"})[option] == 10**9
+    for text in ("1000000001", "9" * 400, "9" * 5000):
+        with pytest.raises(PolicyError, match=f"{option}=.* must be a whole number of 1 to 1000000000") as caught:
+            read_options("eb", {option: text})
+        assert len(str(caught.value)) < 120
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"theta_init": "0.9"}, {"theta_init": "0.001"}, {"theta_init": "0.7", "theta_max": "0.5"}],
+)
+def test_a_first_threshold_that_is_given_lies_within_the_limits(given: dict[str, str]) -> None:
+    with pytest.raises(PolicyError, match=r"theta_init=.* must be within theta_min=.* and theta_max="):
+        read_options("ebplus", given)
+
+
+def test_the_first_threshold_by_default_is_cut_to_the_limits() -> None:
+    assert canonical_policy("ebplus", {"theta_max": "0.5"}) == "ebplus:theta_max=0.5"
+    make_policy("ebplus", {"theta_max": "0.5"}, 64, COSTS)
+    assert read_options("ebplus", {"theta_init": "0.8"})["theta_init"] == 0.8

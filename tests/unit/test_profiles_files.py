@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -118,3 +121,80 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="not a TOML file"):
         load_gpu(str(tmp_path / "bytes.toml"))
+
+
+ABSURD = (
+    "1e308",
+    "1e-308",
+    "5e-324",
+    "nan",
+    "inf",
+    "-1",
+    "9" * 4000,
+    "9" * 5000,
+    "0x" + "f" * 6000,
+    "[" * 5000 + "]" * 5000,
+    '"\\u001b[31m\\n"',
+    "[1, 2]",
+)
+
+
+@pytest.mark.parametrize("value", ABSURD, ids=range(len(ABSURD)))
+@pytest.mark.parametrize("text", [L40S, H200], ids=["l40s", "h200"])
+def test_no_figure_is_too_absurd_for_one_line(tmp_path: Path, text: str, value: str) -> None:
+    figures = [
+        *re.finditer(r"value = ([^,]+),", text),
+        *re.finditer(r"^\w+_s(?:_per_\w+)? = (\S+)$", text, re.MULTILINE),
+    ]
+    assert len(figures) >= 5
+    for figure in figures:
+        start, end = figure.span(1)
+        path = write(tmp_path, text[:start] + value + text[end:])
+        # A small value may be right where zero is: then it must reckon without a warning.
+        told = ""
+        try:
+            pair = load_pair(path, "Qwen3-8B")
+            pair.policy_constants(500, 300, 14336)
+            assert all(len(note) < 250 for note in pair.policy_notes)
+        except UserError as error:
+            told = str(error)
+        assert not told or told.isprintable()
+        assert len(told) < 400 + len(path)
+
+
+@pytest.mark.parametrize(
+    ("figure", "low", "high"),
+    [("memory_gb", 25, 1e5), ("bandwidth_tb_s", 1e-3, 1e4), ("dense_bf16_tflops", 1, 1e6)],
+)
+def test_figures_at_their_bounds_reckon_without_a_warning(tmp_path: Path, figure: str, low: float, high: float) -> None:
+    (line,) = (line for line in L40S.splitlines() if line.startswith(figure))
+    for value in (low, high):
+        changed = re.sub(r"value = [^,]+", f"value = {value:g}", line)
+        pair = load_pair(write(tmp_path, L40S.replace(line, changed)), "Qwen3-8B")
+        assert all(len(note) < 250 for note in pair.policy_notes)
+        with contextlib.suppress(UserError):
+            pair.policy_constants(500, 300, 14336)
+
+
+def test_texts_and_keys_stay_on_their_line(tmp_path: Path) -> None:
+    for bad in (
+        'label = "\\u001b[31m"',
+        'label = "a\\nb"',
+        f'label = "{"x" * 2000}"',
+        '"a\\nb" = 1',
+        f"{'x' * 9999} = 1",
+    ):
+        text = L40S.replace('label = "NVIDIA L40S"', bad)
+        with pytest.raises(UserError) as caught:
+            load_gpu(write(tmp_path, text))
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 600
+
+
+def test_a_profile_that_is_no_file_of_a_profiles_size(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    (tmp_path / "large.toml").write_bytes(b"#" * (2 << 20))
+    for name in ("pipe.toml", "large.toml", "x" * 5000 + ".toml", "a\0.toml"):
+        with pytest.raises(UserError, match=r"cannot be read|not a TOML file") as caught:
+            load_gpu(str(tmp_path / name))
+        assert str(caught.value).isprintable()

