@@ -163,11 +163,21 @@ def yardstick(case: Case, log: Path, seed: int, client: Path) -> Figures:
     }
 
 
-def vllm(case: Case, python: str) -> Figures:
+# The CPU build has another distribution name, at which its `vllm` command stumbles; this is what that calls.
+VLLM_SERVE = """
+from vllm.benchmarks.serve import add_cli_args, main
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+parser = FlexibleArgumentParser()
+add_cli_args(parser)
+main(parser.parse_args())
+"""
+
+
+def vllm(case: Case, python: str, tokenizer: str) -> Figures:
     """`vllm bench serve`: CPU and memory only, since it keeps no pairing with the server's log."""
-    command = [python, "-m", "vllm.entrypoints.cli.main", "bench", "serve", "--backend", "openai", "--port", str(PORT)]
+    command = [python, "-c", VLLM_SERVE, "--backend", "openai", "--port", str(PORT)]
     command += ["--model", "tiny", "--dataset-name", "random", "--random-input-len", str(PROMPT), "--ignore-eos"]
-    command += ["--random-output-len", str(case.out), "--num-prompts", str(case.n), "--skip-tokenizer-init"]
+    command += ["--random-output-len", str(case.out), "--num-prompts", str(case.n), "--tokenizer", tokenizer]
     command += ["--max-concurrency", str(case.c)] if case.c else ["--request-rate", str(case.rate)]
     cpu_s, memory_mb = spent(command)
     return {
@@ -199,7 +209,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     beside = Path(__file__).resolve().parents[3] / "shared" / "yardstick"
     parser.add_argument("--yardstick", type=Path, default=beside)
-    parser.add_argument("--vllm-python")
+    parser.add_argument("--vllm-python", help="a Python with vLLM in it, whose `bench serve` is measured too")
+    parser.add_argument("--vllm-tokenizer", default="", help="a folder with a tokenizer for it")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--cases", default=",".join(CASES))
     given = parser.parse_args()
@@ -223,7 +234,7 @@ def compare(name: str, case: Case, log: Path, given: argparse.Namespace) -> None
         "yardstick": lambda seed: yardstick(case, log, seed, given.yardstick / "refclient.py"),
     }
     if given.vllm_python:
-        clients["vllm"] = lambda _: vllm(case, given.vllm_python)
+        clients["vllm"] = lambda _: vllm(case, given.vllm_python, given.vllm_tokenizer)
     found: dict[str, list[Figures]] = {client: [] for client in clients}
     for repeat in range(given.repeats):
         for client, measure in clients.items():
