@@ -248,16 +248,19 @@ def show(dirs: tuple[Path, ...], require_verdict: str | None, as_json: bool) -> 
 def list_runs(directory: Path, as_json: bool) -> None:
     """List the runs in a directory, and those that did not finish."""
     from harness.document import list_lines
-    from harness.runs import find_partials, find_runs, load_run
+    from harness.errors import UserError
+    from harness.runs import find_partials, find_runs, load_runs
 
-    runs = [load_run(path) for path in find_runs(directory)]
+    runs, problems = load_runs(find_runs(directory))
     if as_json:
         _print_json(runs)
-        return
-    for line in list_lines(runs) or [f"{directory}: no runs yet"]:
-        click.echo(line)
-    for partial in find_partials(directory):
-        click.echo(f"not finished: {partial} (`bench recover` makes it readable)", err=True)
+    else:
+        for line in list_lines(runs) or [f"{directory}: no runs yet"]:
+            click.echo(line)
+        for partial in find_partials(directory):
+            click.echo(f"not finished: {partial} (`bench recover` makes it readable)", err=True)
+    if problems:
+        raise UserError("\nbench: ".join(problems))
 
 
 @bench.command()
@@ -271,7 +274,9 @@ def recover(dirs: tuple[Path, ...]) -> None:
         path, changed = recover_run(given)
         found = load_run(path)
         what = "recovered" if changed else "nothing to recover, the tables are whole"
-        click.echo(f"{path}: {found.status}, {found.manifest['counts']['requests']} requests recorded; {what}")
+        click.echo(
+            f"{path}: {found.status}, {found.manifest.get('counts', {}).get('requests', 0)} requests recorded; {what}"
+        )
 
 
 @bench.group()

@@ -191,7 +191,7 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
             _mean(documents, "ttft_s", "p50"),
             _mean(documents, "ttft_s", "p99"),
             _mean(documents, "itl_s", "p99", 1000),
-            str(sum(document["counts"]["failed"] for document in documents)),
+            str(sum(document["counts"]["failed"] or 0 for document in documents)),
             Text(level, style=_WORD_STYLE.get(level, "")),
         )
     return table

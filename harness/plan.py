@@ -95,7 +95,7 @@ def read_slo(text: str | None) -> dict[str, float]:
             limit = 0.0
         if name.strip() in limits:
             raise UserError(f"--slo {text}: {name.strip()} is given twice")
-        if name.strip() not in SLO_METRICS or not 0 < limit < float("inf"):
+        if name.strip() not in SLO_METRICS or not 0 < limit < 1e9:
             raise UserError(
                 f"--slo {text}: write METRIC=SECONDS, such as ttft_s=1,tpot_s=0.05, of {', '.join(SLO_METRICS)}"
             )

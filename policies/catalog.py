@@ -15,6 +15,7 @@ from policies.exclusive import Exclusive
 from policies.mixed import Mixed
 from policies.threshold import StepCosts
 
+LARGEST = 10**9
 EB_PAPER = "arXiv 2606.00516"
 
 
@@ -54,7 +55,7 @@ def _share(name: str, default: float, help_: str) -> Option:
 
 
 def _count(name: str, default: int | None, help_: str) -> Option:
-    return Option(name, int, default, help_, lambda x: x >= 1, "a whole number of at least 1")
+    return Option(name, int, default, help_, lambda x: 1 <= x <= LARGEST, f"a whole number of 1 to {LARGEST}")
 
 
 _CONTROL = (
@@ -220,8 +221,14 @@ def read_options(name: str, given: Mapping[str, str]) -> dict[str, Any]:
         except ValueError:
             value = None
         if value is None or not option.check(value):
-            raise PolicyError(f"{name}: {key}={text} must be {option.must or 'a number'}")
+            told = text if len(text) <= 40 else f"{text[:39]}…"
+            raise PolicyError(f"{name}: {key}={told} must be {option.must or 'a number'}")
         values[key] = value
+    if "theta_init" in given:
+        low, init, high = (values[key] for key in ("theta_min", "theta_init", "theta_max"))
+        # The default is cut to the limits; what a user gives and does not get is an error.
+        if low <= high and not low <= init <= high:
+            raise PolicyError(f"{name}: theta_init={init} must be within theta_min={low} and theta_max={high}")
     return values
 
 

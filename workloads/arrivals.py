@@ -16,6 +16,7 @@ import numpy as np
 from workloads.errors import WorkloadError
 from workloads.processes import (
     ARRIVALS,
+    LONGEST_S,
     Arrival,
     Closed,
     Constant,
@@ -26,6 +27,7 @@ from workloads.processes import (
     Ramp,
     parse_arrival,
 )
+from workloads.reading import shown
 from workloads.seeds import generator
 from workloads.trace import Floats, Ints, Trace
 
@@ -129,14 +131,17 @@ def schedule(arrival: Arrival, trace: Trace, seed: int) -> Stream:
     """The stream a run sends: every due time drawn before the run, from (seed, trace length, arrival).
 
     Seconds are rounded once, to whole nanoseconds. Raises WorkloadError where the trace has no timestamps
-    and the arrival needs them, and where the schedule would outlast what nanoseconds in 64 bits can count.
+    and the arrival needs them, and where the schedule would be longer than seconds in float64 can tell to the
+    nanosecond.
     """
     if isinstance(arrival, Closed):
         return Stream(trace, arrival, None)
     with np.errstate(over="ignore", invalid="ignore"):
         due_s = _due_s(arrival, trace, seed)
-    if not due_s[-1] < 9e9:
+    if not due_s[-1] <= LONGEST_S:
+        remedy = "lower the scale" if isinstance(arrival, FromTrace) else "raise the rate"
         raise WorkloadError(
-            f"arrival {arrival.canonical}: the last request is due in {due_s[-1]:.3g} s: raise the rate"
+            f"arrival {shown(arrival.canonical, 120)}: the last request is due in {due_s[-1]:.3g} s; a schedule has at "
+            f"most {LONGEST_S:g} s: {remedy}, or replay fewer requests"
         )
     return Stream(trace, arrival, np.rint(due_s * 1e9).astype(np.int64))

@@ -8,37 +8,64 @@ import io
 import json
 import os
 import tempfile
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from workloads.errors import WorkloadError
+from workloads.reading import open_regular, shown
 from workloads.trace import Ints
 
 # Raise it when the meaning of what is stored changes: older files are then never read.
-FORMAT = 1
+FORMAT = 2
+HOMELESS = "there is no home directory: counted lengths are kept in a temporary one; set BENCH_CACHE to choose"
 
 
 def cache_dir() -> Path:
-    """$BENCH_CACHE, else $XDG_CACHE_HOME/schedbench, else ~/.cache/schedbench; it need not exist."""
+    """$BENCH_CACHE, else $XDG_CACHE_HOME/schedbench, else ~/.cache/schedbench; it need not exist.
+
+    Without a home directory it is one of the user's own under the temporary directory.
+    """
     if own := os.environ.get("BENCH_CACHE"):
         return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "schedbench"
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "schedbench"
+    home = _home()
+    return home / ".cache" / "schedbench" if home else _temporary()
+
+
+def homeless() -> str | None:
+    """A line to say where nothing tells where the cache goes: no variable and no home directory."""
+    told = os.environ.get("BENCH_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    return None if told or _home() else HOMELESS
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def _temporary() -> Path:
+    folder = Path(tempfile.gettempdir()) / f"schedbench-{os.getuid()}"
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    # Anyone may make a directory there: what a stranger put into it is not to be believed.
+    with contextlib.suppress(OSError):
+        if os.lstat(folder).st_uid != os.getuid() or folder.is_symlink():
+            raise WorkloadError(f"{folder}: another user's, and there is no home directory: set BENCH_CACHE=FOLDER")
+    return folder
 
 
 def file_digest(path: Path) -> str:
     """The sha256 (hex) of a file's content; WorkloadError where it cannot be read."""
-    try:
-        with path.open("rb") as file:
+    with open_regular(path) as file:
+        try:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
-        raise WorkloadError(f"{path}: no such file") from None
-    except OSError as error:
-        raise WorkloadError(f"{path}: cannot be read: {error.strerror}") from None
+        except OSError as error:
+            raise WorkloadError(f"{shown(path)}: cannot be read: {error.strerror}") from None
 
 
 def write_atomic(path: Path, content: bytes) -> str | None:
@@ -54,7 +81,7 @@ def write_atomic(path: Path, content: bytes) -> str | None:
         if temporary:
             with contextlib.suppress(OSError):
                 Path(temporary).unlink()
-        return f"{path} could not be written ({error.strerror}): the next run counts again; set BENCH_CACHE"
+        return f"{shown(path)} could not be written ({error.strerror}): the next run counts again; set BENCH_CACHE"
     return None
 
 
@@ -66,23 +93,39 @@ def lengths_path(file_sha: str, tokenizer_sha: str) -> Path:
 
 def save(path: Path, columns: dict[str, Ints], meta: dict[str, Any]) -> str | None:
     """Keep columns and a JSON object; None or a line of notice, as `write_atomic`."""
+    meta = meta | {"key": path.stem, "columns": _digest(columns)}
     arrays: dict[str, Any] = {f"column_{name}": values for name, values in columns.items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, meta=np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8), **arrays)
     return write_atomic(path, buffer.getvalue())
 
 
-def load(path: Path) -> tuple[dict[str, Ints], dict[str, Any]] | str | None:
-    """What `save` kept; None where there is none; one line of notice where the file is corrupt."""
+def load(path: Path, names: tuple[str, ...]) -> tuple[dict[str, Ints], dict[str, Any]] | str | None:
+    """What `save` kept under these names; None where there is none; a line of notice where it is not to be believed.
+
+    Believed are columns of whole numbers, all of them, equally long, with the digest that `save` wrote, in the
+    file of their own name.
+    """
     try:
+        if not path.is_file():
+            return None
         content = path.read_bytes()
     except OSError:
         return None
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-            meta = json.loads(stored["meta"].tobytes())
-            prefix = "column_"
-            columns = {key[len(prefix) :]: stored[key] for key in stored.files if key.startswith(prefix)}
-    except (zipfile.BadZipFile, zlib.error, ValueError, KeyError, OSError, EOFError, NotImplementedError):
-        return f"{path} was corrupt: counted again and written anew"
-    return columns, meta
+    # numpy, zip, zlib and json raise what they like on what a file may hold.
+    with contextlib.suppress(Exception), np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        meta = json.loads(stored["meta"].tobytes())
+        columns = {name: stored[f"column_{name}"] for name in names}
+        ((kind, shape),) = {(values.dtype, values.shape) for values in columns.values()}
+        whole = kind == np.int64 and len(shape) == 1
+        if whole and (meta["key"], meta["columns"]) == (path.stem, _digest(columns)):
+            return columns, meta
+    return f"{shown(path)} was corrupt: counted again and written anew"
+
+
+def _digest(columns: dict[str, Ints]) -> str:
+    sha = hashlib.sha256()
+    for name in sorted(columns):
+        sha.update(name.encode() + b" ")
+        sha.update(np.ascontiguousarray(columns[name], dtype="<i8").tobytes())
+    return sha.hexdigest()

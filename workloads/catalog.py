@@ -78,20 +78,20 @@ def _limits(values: Values) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in _TIMELESS}
 
 
-def _real_sharegpt(path: Path, values: Values, model: str) -> Trace:
+def _real_sharegpt(path: Path, values: Values, model: str, asked: str) -> Trace:
     allow = values["allow_truncated"]
-    trace = sharegpt.load(path, tokenizer=values["tokenizer"], model=model, allow_truncated=allow)
+    trace = sharegpt.load(path, tokenizer=values["tokenizer"], model=model, allow_truncated=allow, asked=asked)
     return limit(trace, **_limits(values))
 
 
 def _sharegpt(values: Values, asked: Asked) -> Trace:
     if values["path"]:
-        return _real_sharegpt(_path(values["path"]), values, asked.model)
+        return _real_sharegpt(_path(values["path"]), values, asked.model, "sharegpt:path=FILE,")
     if values["source"] == "hub":
         remedy = "fetch the file elsewhere and give sharegpt:path=FILE, or use the embedded trace, plain sharegpt"
         what = f"{sharegpt.HUB_DATASET} from the hub"
         file = fetch(sharegpt.HUB_DATASET, sharegpt.HUB_FILE, kind="dataset", what=what, remedy=remedy)
-        trace = _real_sharegpt(file, values, asked.model)
+        trace = _real_sharegpt(file, values, asked.model, "sharegpt:source=hub,")
         # The hub's cache keeps a file under its revision: …/snapshots/REVISION/FILE.
         return dataclasses.replace(trace, source={**trace.source, "revision": file.parent.name})
     if values["tokenizer"] or values["allow_truncated"]:
@@ -122,7 +122,7 @@ def _file(values: Values, asked: Asked) -> Trace:
     path = _path(values["path"])
     if (values["format"] or files.guess_format(path)) == "jsonl":
         return limit(files.load_jsonl(path), **_limits(values))
-    trace = _real_sharegpt(path, values, asked.model)
+    trace = _real_sharegpt(path, values, asked.model, "file:PATH,")
     source = {key: value for key, value in trace.source.items() if key != "data_set"}
     return dataclasses.replace(trace, source={**source, "kind": "file", "format": "sharegpt"})
 

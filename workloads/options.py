@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workloads.errors import WorkloadError
+from workloads.reading import brief, shown
 
 LARGEST = 10**9
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -48,9 +49,10 @@ def split(text: str) -> tuple[str, dict[str, str]]:
     return name.strip(), options
 
 
-def _number(where: str, option: Option, text: str) -> int | float:
+def _number(where: str, option: Option, given: str) -> int | float:
+    text = shown(given, 40)
     try:
-        value = int(text) if option.type is int else float(text)
+        value = int(given) if option.type is int else float(given)
     except ValueError:
         kind = "a whole number" if option.type is int else "a number"
         raise WorkloadError(f"{where}: {option.name}={text} is not {kind}") from None
@@ -66,14 +68,14 @@ def _number(where: str, option: Option, text: str) -> int | float:
 def _value(where: str, option: Option, text: str) -> Any:
     if option.type is bool:
         if text.lower() not in _TRUE + _FALSE:
-            raise WorkloadError(f"{where}: {option.name}={text} is neither true nor false")
+            raise WorkloadError(f"{where}: {option.name}={shown(text, 40)} is neither true nor false")
         return text.lower() in _TRUE
     if option.type in (int, float):
         return _number(where, option, text)
     if option.choices and text not in option.choices:
-        listed = ", ".join(option.choices)
+        listed = ", ".join(choice for choice in option.choices if choice)
         raise WorkloadError(
-            f"{where}: {option.name}={text} is unknown{suggest(text, option.choices)}: it is one of {listed}"
+            f"{where}: {option.name}={shown(text, 40)} is unknown{suggest(text, option.choices)}: it is one of {listed}"
         )
     return text
 
@@ -88,7 +90,7 @@ def read(where: str, known: tuple[Option, ...], given: Mapping[str, str]) -> dic
     for key in given:
         if key not in names:
             listed = f"its options are {', '.join(names)}" if names else "it has no options"
-            raise WorkloadError(f"{where} has no option {key!r}{suggest(key, names)}: {listed}")
+            raise WorkloadError(f"{where} has no option {brief(key)}{suggest(key, names)}: {listed}")
     values: dict[str, Any] = {}
     for option in known:
         values[option.name] = option.default

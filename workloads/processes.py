@@ -10,6 +10,12 @@ from typing import Any
 from workloads import options
 from workloads.errors import WorkloadError
 from workloads.options import Option
+from workloads.reading import brief, shown
+
+MOST_PER_S = 1e6
+# 104 days: beyond them float64 seconds no longer tell nanoseconds apart.
+LONGEST_S = 9e6
+LARGEST_SCALE = 1e6
 
 
 def _text(value: Any) -> str:
@@ -111,9 +117,15 @@ ARRIVALS: dict[str, tuple[Option, ...]] = {
 }
 
 
-def _positive(text: str, name: str, value: float) -> float:
+def _positive(text: str, name: str, value: float, most: float) -> float:
     if not value > 0:
         raise WorkloadError(f"arrival {text}: {name} is {value:g}; it must be above 0")
+    return _bounded(text, name, value, most)
+
+
+def _bounded(text: str, name: str, value: float, most: float) -> float:
+    if not value <= most:
+        raise WorkloadError(f"arrival {text}: {name} is {value:g}; it must be at most {most:g}")
     return value
 
 
@@ -121,9 +133,9 @@ def _list(text: str, name: str, value: str) -> tuple[float, ...]:
     try:
         numbers = tuple(float(part) for part in value.split("/"))
     except ValueError:
-        raise WorkloadError(f"arrival {text}: {name}={value} is not a list such as 5/50/5") from None
+        raise WorkloadError(f"arrival {text}: {name}={shown(value, 60)} is not a list such as 5/50/5") from None
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
-        raise WorkloadError(f"arrival {text}: {name}={value} has a value that is negative or not finite")
+        raise WorkloadError(f"arrival {text}: {name}={shown(value, 60)} has a value that is negative or not finite")
     return numbers
 
 
@@ -137,17 +149,20 @@ def _gamma(text: str, values: Mapping[str, Any], given: Mapping[str, str], rate:
     if ("cv" in given) == ("burstiness" in given):
         raise WorkloadError(f"arrival {text}: give one of cv=… and burstiness=… (cv = 1/sqrt(burstiness))")
     if "cv" in given:
-        return Gamma(rate, _shape(text, _positive(text, "cv", values["cv"])))
-    return Gamma(rate, _shape(text, 1.0 / math.sqrt(_positive(text, "burstiness", values["burstiness"]))))
+        return Gamma(rate, _shape(text, _positive(text, "cv", values["cv"], math.inf)))
+    return Gamma(rate, _shape(text, 1.0 / math.sqrt(_positive(text, "burstiness", values["burstiness"], math.inf))))
 
 
 def _phases(text: str, values: Mapping[str, Any]) -> Phases:
     rates, seconds = _list(text, "rates", values["rates"]), _list(text, "seconds", values["seconds"])
     if len(rates) != len(seconds):
         raise WorkloadError(f"arrival {text}: {len(rates)} rates and {len(seconds)} seconds: give one of each a phase")
-    _positive(text, "the last rate, which goes on,", rates[-1])
+    _positive(text, "the last rate, which goes on,", rates[-1], MOST_PER_S)
+    for each in rates:
+        _bounded(text, "the rate of a phase", each, MOST_PER_S)
     for length in seconds:
-        _positive(text, "the length of a phase", length)
+        _positive(text, "the length of a phase", length, LONGEST_S)
+    _bounded(text, "the length of all phases", sum(seconds), LONGEST_S)
     return Phases(rates, seconds)
 
 
@@ -164,7 +179,7 @@ def parse_arrival(text: str, *, rate: float | None = None, concurrency: int | No
     name, given = options.split(text)
     if name not in ARRIVALS:
         near = options.suggest(name, ARRIVALS)
-        raise WorkloadError(f"unknown arrival {name!r}{near}: known are {', '.join(ARRIVALS)}")
+        raise WorkloadError(f"unknown arrival {brief(name)}{near}: known are {', '.join(ARRIVALS)}")
     known = ARRIVALS[name]
     for key, value in (("rate", rate), ("concurrency", concurrency)):
         if value is None:
@@ -178,7 +193,7 @@ def parse_arrival(text: str, *, rate: float | None = None, concurrency: int | No
     if "rate" in values:
         if "rate" not in given:
             raise WorkloadError(f"arrival {text} needs a rate in requests per second")
-        _positive(text, "rate", values["rate"])
+        _positive(shown(text, 120), "rate", values["rate"], MOST_PER_S)
     match name:
         case "closed":
             if values["concurrency"] < 1:
@@ -191,9 +206,11 @@ def parse_arrival(text: str, *, rate: float | None = None, concurrency: int | No
         case "gamma":
             return _gamma(text, values, given, values["rate"])
         case "trace":
-            return FromTrace(_positive(text, "scale", values["scale"]))
+            return FromTrace(_positive(shown(text, 120), "scale", values["scale"], LARGEST_SCALE))
         case "ramp":
-            _positive(text, "to", values["to"])
-            return Ramp(values["from"], values["to"], _positive(text, "seconds", values["seconds"]))
+            text = shown(text, 120)
+            _bounded(text, "from", values["from"], MOST_PER_S)
+            _positive(text, "to", values["to"], MOST_PER_S)
+            return Ramp(values["from"], values["to"], _positive(text, "seconds", values["seconds"], LONGEST_S))
         case _:
-            return _phases(text, values)
+            return _phases(shown(text, 120), values)

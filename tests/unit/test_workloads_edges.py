@@ -104,7 +104,8 @@ def test_pipes_and_devices_are_not_waited_for(tmp_path: Path, options: dict[str,
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, Path("/dev/zero"), tmp_path):
-        assert "not a regular file" in refusal(lambda path=path: file_of(path, **options))  # type: ignore[misc]
+        line = refusal(lambda path=path: file_of(path, **options))  # type: ignore[misc]
+        assert line == f"{path}: cannot be read: not a regular file: save what it gives in one first"
 
 
 def test_an_array_of_rows_is_not_taken_for_sharegpt(tmp_path: Path) -> None:

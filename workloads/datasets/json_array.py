@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from workloads.errors import WorkloadError
+from workloads.reading import open_regular, shown
 
 CHUNK_BYTES = 1 << 20
 LONGEST_RECORD = 64 << 20
@@ -32,7 +33,7 @@ class TruncatedFileError(WorkloadError):
 
     def __init__(self, path: Path, last_whole_record: int, byte: int) -> None:
         super().__init__(
-            f"{path}: the file is cut off: its last whole record is number {last_whole_record}, "
+            f"{shown(path)}: the file is cut off: its last whole record is number {last_whole_record}, "
             f"which ends at byte {byte}; fetch it again, or take what is whole with allow_truncated=true"
         )
         self.last_whole_record = last_whole_record
@@ -107,17 +108,13 @@ def read_array(path: Path) -> Iterator[Record]:
     Raises TruncatedFileError where the file ends before the array does, and WorkloadError with record and
     byte where it is empty, not an array, or garbage.
     """
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise WorkloadError(f"{path}: cannot be read: {error.strerror}") from None
-    with file:
+    with open_regular(path) as file:
         window = _Window(file)
         number = end = 0
 
         def corrupt(what: str, byte: int) -> WorkloadError:
             return WorkloadError(
-                f"{path}: corrupt at byte {byte}, in or after record {number + 1}: {what}; fetch it again"
+                f"{shown(path)}: corrupt at byte {byte}, in or after record {number + 1}: {shown(what)}; fetch it again"
             )
 
         window.peek()
@@ -125,9 +122,9 @@ def read_array(path: Path) -> Iterator[Record]:
             window.step(1)
         first = window.peek()
         if not first:
-            raise WorkloadError(f"{path} is empty: nothing to replay")
+            raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
         if first != "[":
-            raise WorkloadError(f"{path}: not a JSON array: byte {window.byte} is {first!r}, not '['")
+            raise WorkloadError(f"{shown(path)}: not a JSON array: byte {window.byte} is {first!r}, not '['")
         window.step(window.at + 1)
         end = window.byte
         following = window.peek()

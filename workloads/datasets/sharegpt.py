@@ -7,6 +7,7 @@ sends every pair as a single turn).
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import numpy as np
 from workloads import cache
 from workloads.datasets.json_array import TruncatedFileError, read_array
 from workloads.errors import WorkloadError
+from workloads.reading import open_regular, shown
 from workloads.tokenizer import build, digest_of, tokenizer_json
 from workloads.trace import Ints, Trace
 
@@ -138,16 +140,18 @@ def _batches(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
 
 def _check_end(path: Path) -> None:
     """Raise for a file that does not end as an array does, before anything is tokenized."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 4096))
+    with open_regular(path) as file:
+        file.seek(max(0, file.seek(0, io.SEEK_END) - 4096))
         if not file.read().rstrip().endswith(b"]"):
             for _ in read_array(path):
                 pass
 
 
-def count(path: Path, tokenizer_content: bytes, tokenizer_name: str, *, allow_truncated: bool) -> Trace:
+def count(
+    path: Path, tokenizer_content: bytes, tokenizer_name: str, *, allow_truncated: bool, asked: str = ""
+) -> Trace:
     """Prompt and answer lengths of every pair, uncapped and unfiltered; costs a minute for the whole file."""
-    tokenizer = build(tokenizer_content, tokenizer_name)
+    tokenizer = build(tokenizer_content, tokenizer_name, asked)
     if not allow_truncated:
         _check_end(path)
     reading = Reading()
@@ -163,7 +167,9 @@ def count(path: Path, tokenizer_content: bytes, tokenizer_name: str, *, allow_tr
     if not whole.all():
         reading.skipped["no tokens"] += int((~whole).sum())
     if not whole.any():
-        raise WorkloadError(f"{path}: holds no human→gpt pair: nothing to replay (skipped: {dict(reading.skipped)})")
+        raise WorkloadError(
+            f"{shown(path)}: holds no human→gpt pair: nothing to replay (skipped: {dict(reading.skipped)})"
+        )
     session, turn, prompt, output = np.ascontiguousarray(table[whole].T)
     source: dict[str, Any] = {"skipped": dict(sorted(reading.skipped.items()))}
     if reading.truncated:
@@ -172,30 +178,55 @@ def count(path: Path, tokenizer_content: bytes, tokenizer_name: str, *, allow_tr
     return Trace("sharegpt", prompt, output, source, session=session, turn=turn, ids=ids)
 
 
-def load(path: Path, *, tokenizer: str, model: str, allow_truncated: bool) -> Trace:
+def _usable(columns: dict[str, Ints], meta: dict[str, Any]) -> bool:
+    """Whether what the cache tells is what `count` can have made."""
+    rows = len(columns["prompt_tokens"])
+    if not rows or min(int(columns[name].min()) for name in ("prompt_tokens", "output_tokens")) < 1:
+        return False
+    source, ids = meta.get("source"), meta.get("ids")
+    if not isinstance(source, dict) or not source.keys() <= {"skipped", "truncated"}:
+        return False
+    skipped, cut = source.get("skipped"), source.get("truncated", {"last_whole_record": 0, "byte": 0})
+    return (
+        isinstance(ids, list)
+        and len(ids) == rows
+        and all(isinstance(name, str) for name in ids)
+        and len(set(ids)) == rows
+        and isinstance(skipped, dict)
+        and all(type(one) is int for one in skipped.values())
+        and isinstance(cut, dict)
+        and cut.keys() == {"last_whole_record", "byte"}
+        and all(type(one) is int for one in cut.values())
+    )
+
+
+def load(path: Path, *, tokenizer: str, model: str, allow_truncated: bool, asked: str = "sharegpt:path=FILE,") -> Trace:
     """Every pair of the file with its lengths, uncapped, from the cache where they were counted before.
 
+    `asked` is how the options before `tokenizer` were written, for errors to say.
     Raises WorkloadError for a file or tokenizer that is missing, corrupt, or cut off (unless allowed).
     """
     file_sha = cache.file_digest(path)
-    content = tokenizer_json(tokenizer, model)
+    content = tokenizer_json(tokenizer, model, asked)
     tokenizer_sha = digest_of(content)
     kept = cache.lengths_path(file_sha, tokenizer_sha)
-    notices: list[str | None] = []
-    found = cache.load(kept)
+    notices: list[str | None] = [cache.homeless()]
+    found = cache.load(kept, _KEPT)
+    if isinstance(found, tuple) and not _usable(*found):
+        found = f"{shown(kept)} was corrupt: counted again and written anew"
     if isinstance(found, tuple):
         columns, meta = found
         if (cut := meta["source"].get("truncated")) and not allow_truncated:
             raise TruncatedFileError(path, cut["last_whole_record"], cut["byte"])
     else:
-        trace = count(path, content, tokenizer or model, allow_truncated=allow_truncated)
+        trace = count(path, content, tokenizer or model, allow_truncated=allow_truncated, asked=asked)
         columns = {name: getattr(trace, name) for name in _KEPT}
         meta = {"source": trace.source, "ids": trace.ids}
-        notices = [found, cache.save(kept, columns, meta)]
+        notices += [found, cache.save(kept, columns, meta)]
     source = {
         "kind": "real",
         "data_set": HUB_DATASET,
-        "file": path.name,
+        "file": shown(path.name),
         "file_sha256": file_sha,
         "tokenizer": tokenizer or model,
         "tokenizer_sha256": tokenizer_sha,
