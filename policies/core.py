@@ -74,10 +74,10 @@ class Policy(Protocol):
         `first_tokens` prompts were completed in them; each gave a token.
         """
 
-    def on_admit(self, prompt_tokens: int) -> None:
+    def on_admit(self, prompt_tokens: int, /) -> None:
         """A request got a slot for the first time."""
 
-    def on_finish(self, output_tokens: int) -> None:
+    def on_finish(self, output_tokens: int, /) -> None:
         """A request completed with this many output tokens."""
 
     def state(self) -> PolicyState | None:

@@ -33,12 +33,16 @@ class EBPlus:
         "_n_running",
         "_n_steps",
         "_plain",
+        "on_admit",
+        "on_finish",
     )
 
     def __init__(
         self, controller: OnlineController, costs: StepCosts, delta_s: float, smoothing: float, cooldown: int
     ) -> None:
         self._controller = controller
+        self.on_admit = controller.estimator.on_admit
+        self.on_finish = controller.estimator.on_finish
         self._exclusive = Exclusive(controller)
         self._costs = costs
         self._delta_s = delta_s
@@ -86,17 +90,10 @@ class EBPlus:
         if running == self._n_running:
             self._n_steps += steps
         else:
-            self._n_anchor = self.n_obs
+            level = self._n_running
+            self._n_anchor = level + (self._n_anchor - level) * self._keep**self._n_steps
             self._n_running = running
             self._n_steps = steps
-
-    def on_admit(self, prompt_tokens: int) -> None:
-        """Takes the prompt into the mean."""
-        self._controller.estimator.on_admit(prompt_tokens)
-
-    def on_finish(self, output_tokens: int) -> None:
-        """Counts the completion."""
-        self._controller.estimator.on_finish(output_tokens)
 
     def state(self) -> PolicyState:
         """The mode, both sides of the crossover, and what exclusive batching holds or would hold to be true."""

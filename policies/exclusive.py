@@ -15,10 +15,12 @@ class Exclusive:
     free from there and the threshold shrinks with it, or "k slots are free" would always be true.
     """
 
-    __slots__ = ("_filling", "_logged", "_n_eff", "_state", "_target", "controller")
+    __slots__ = ("_filling", "_logged", "_n_eff", "_state", "_target", "controller", "on_admit", "on_finish")
 
     def __init__(self, controller: Controller) -> None:
         self.controller = controller
+        self.on_admit = controller.estimator.on_admit
+        self.on_finish = controller.estimator.on_finish
         self._filling = False
         self._n_eff: int | None = None
         self._target: Target | None = None
@@ -86,14 +88,6 @@ class Exclusive:
     def on_steps(self, steps: int, decodes: int, running: int, first_tokens: int) -> None:
         """Counts the tokens produced."""
         self.controller.estimator.on_steps(steps, decodes, first_tokens)
-
-    def on_admit(self, prompt_tokens: int) -> None:
-        """Takes the prompt into the mean."""
-        self.controller.estimator.on_admit(prompt_tokens)
-
-    def on_finish(self, output_tokens: int) -> None:
-        """Counts the completion."""
-        self.controller.estimator.on_finish(output_tokens)
 
     def state(self) -> PolicyState:
         """The threshold, the slots or the batch that stands in for them, and the figures behind them."""

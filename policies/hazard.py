@@ -27,39 +27,56 @@ class HazardLine:
 class ExposureEstimator:
     """Estimates the hazard of the output length over the last `window` completions, requests in flight included.
 
-    `p_bar` is completions ÷ output tokens produced, O(1) a step; `line` fits p0 + η·t on request.
+    `p_bar` is completions ÷ output tokens produced, O(1) a step; `line` fits p0 + η·t on request. `on_admit`
+    is told the prompt of each request that is admitted for the first time, `on_finish` the output of each
+    that has completed, after `on_steps` has counted its last token.
     """
 
     __slots__ = (
+        "_admitted",
         "_clock",
+        "_completions",
+        "_finished",
         "_fresh",
+        "_groups",
         "_leads",
-        "_marks",
         "_outputs",
         "_prompts",
-        "_prompts_sum",
         "_start",
         "_tokens",
-        "completions",
+        "on_admit",
+        "on_finish",
         "window",
     )
 
     def __init__(self, window: int) -> None:
         self.window = window
-        self.completions = 0
+        self._completions = 0
         self._tokens = 0
         self._clock = 0  # decode steps so far: every decoding request ages by one a tick
         self._fresh = False  # first tokens have come since the clock last moved
         # Tokens, clock and whether first tokens had come at that clock, when the window began.
         self._start = (0, 0, False)
         self._outputs: deque[int] = deque()  # of the completed requests in the window: their output tokens,
-        self._marks: deque[tuple[int, int, bool]] = deque()  # the same three when they completed,
-        self._leads: deque[int] = deque()  # and output tokens less that clock: their age when it stood at 0
+        self._leads: deque[int] = deque()  # and output tokens less the clock then: their age when it stood at 0
+        # The same requests by the step that they completed in: the three of `_start` at that time, and how many.
+        self._groups: deque[tuple[tuple[int, int, bool], int]] = deque()
         self._prompts: deque[int] = deque(maxlen=window)
-        self._prompts_sum = 0
+        # What has been told since anyone looked: telling costs no more than this.
+        self._finished: list[int] = []
+        self._admitted: list[int] = []
+        self.on_finish: Callable[[int], None] = self._finished.append
+        self.on_admit: Callable[[int], None] = self._admitted.append
+
+    @property
+    def completions(self) -> int:
+        """Requests that have completed so far."""
+        return self._completions + len(self._finished)
 
     def on_steps(self, steps: int, decodes: int, first_tokens: int) -> None:
         """`steps` steps ran with `decodes` requests decoding in each; `first_tokens` came out of prefills."""
+        if self._finished:
+            self._take_in()
         self._tokens += steps * decodes + first_tokens
         if decodes:
             self._clock += steps
@@ -67,29 +84,39 @@ class ExposureEstimator:
         elif first_tokens:
             self._fresh = True
 
-    def on_admit(self, prompt_tokens: int) -> None:
-        """A request was admitted for the first time."""
-        if len(self._prompts) == self.window:
-            self._prompts_sum -= self._prompts[0]
-        self._prompts.append(prompt_tokens)
-        self._prompts_sum += prompt_tokens
-
-    def on_finish(self, output_tokens: int) -> None:
-        """A request completed; its last token has been counted by `on_steps`."""
-        self.completions += 1
-        mark = (self._tokens, self._clock, self._fresh)
-        self._outputs.append(output_tokens)
-        self._marks.append(mark)
-        self._leads.append(output_tokens - self._clock)
+    def _take_in(self) -> None:
+        """Moves the window on by what has completed since the last step; its tokens have been counted with that."""
+        finished, groups, clock = self._finished, self._groups, self._clock
+        count = len(finished)
+        now = (self._tokens, clock, self._fresh)
+        self._outputs.extend(finished)
+        self._leads.extend([output - clock for output in finished])
+        self._completions += count
+        finished.clear()
+        if groups and groups[-1][0] == now:
+            count += groups.pop()[1]
+        groups.append((now, count))
         # A step leaves the window whole: completions of the step that it starts after have no tokens in it.
-        while len(self._outputs) > self.window or self._marks[0] == self._start != mark:
+        excess = len(self._outputs) - self.window
+        while len(groups) > 1 and (excess > 0 or groups[0][0] == self._start):
+            self._start, dropped = groups.popleft()
+            self._drop(dropped)
+            excess -= dropped
+        if excess > 0:
+            self._drop(excess)
+            self._start = now
+            groups[0] = (now, count - excess)
+
+    def _drop(self, count: int) -> None:
+        for _ in range(count):
             self._outputs.popleft()
             self._leads.popleft()
-            self._start = self._marks.popleft()
 
     @property
     def p_bar(self) -> float:
         """p̄, 1/token: completions ÷ output tokens produced in the window; 0 before the first completion."""
+        if self._finished:
+            self._take_in()
         completed = len(self._outputs)
         if not completed:
             return 0.0
@@ -99,7 +126,9 @@ class ExposureEstimator:
     @property
     def mu_l(self) -> float:
         """Mean prompt of the last admissions, tokens; 0 before the first."""
-        return self._prompts_sum / len(self._prompts) if self._prompts else 0.0
+        self._prompts.extend(self._admitted)
+        self._admitted.clear()
+        return sum(self._prompts) / len(self._prompts) if self._prompts else 0.0
 
     def line(self, ages: Sequence[int]) -> HazardLine:
         """The line through the Nelson–Aalen increments of the window, weighted by exposure.

@@ -19,10 +19,10 @@ class Mixed:
     def on_steps(self, steps: int, decodes: int, running: int, first_tokens: int) -> None:
         """Nothing to learn."""
 
-    def on_admit(self, prompt_tokens: int) -> None:
+    def on_admit(self, prompt_tokens: int, /) -> None:
         """Nothing to learn."""
 
-    def on_finish(self, output_tokens: int) -> None:
+    def on_finish(self, output_tokens: int, /) -> None:
         """Nothing to learn."""
 
     def state(self) -> PolicyState:

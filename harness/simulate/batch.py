@@ -47,6 +47,8 @@ STEP_FIELDS = (
     "footprint_max",
     "state",
 )
+# An enum's members cost a look-up each time.
+MIXED, PREFILL, DECODE = Phase
 NEVER = (1 << 63) - 1  # ns: schedules reach 9e18
 # Below this many steps the numpy calls of a leap cost more than taking the steps.
 SHORTEST_LEAP = 8
@@ -166,8 +168,9 @@ class BatchLoop:
         """
         flushed = 0
         changed = True
-        plan = StepPlan(Phase.MIXED, UNLIMITED)
+        plan = StepPlan(MIXED, UNLIMITED)
         policy = self._policy
+        ends_at = self._ends_at
         while True:
             if self._arrive():
                 changed = True
@@ -186,7 +189,11 @@ class BatchLoop:
                     if state is not None:
                         self._state_id = len(self._states)
                         self._states.append(state)
-            changed = False if self._leap_ahead(plan) else self._step(plan)
+            # Where a request ends with the very next step there is nothing to leap over.
+            if self._clock + 1 not in ends_at and self._leap_ahead(plan):
+                changed = False
+            else:
+                changed = self._step(plan)
             if self.step_count - flushed >= every:
                 flushed = self.step_count
                 if not sink(self.drain()):
@@ -234,10 +241,10 @@ class BatchLoop:
         decodes = preempted = prefill_tokens = 0
         prefill_work = 0.0
         entered: list[int] = []
-        if phase is not Phase.PREFILL:
+        if phase is not PREFILL:
             preempted = self._grow()
             decodes = self.decoding
-        if phase is not Phase.DECODE:
+        if phase is not DECODE:
             budget = self.token_budget - decodes
             if self._partial >= 0 and budget > 0:
                 chunk, work, lost = self._go_on_with_chunk(budget, entered)
@@ -273,7 +280,7 @@ class BatchLoop:
                     budget -= tokens
                     prefill_tokens += tokens
                     prefill_work += tokens * tokens / 2
-            if phase is Phase.PREFILL and not prefill_tokens:
+            if phase is PREFILL and not prefill_tokens:
                 # A prefill that looked possible came to nothing: decode in the same step, as the vLLM plugin does.
                 preempted += self._grow()
                 decodes = self.decoding
@@ -491,13 +498,13 @@ class BatchLoop:
 
         They are the steps before the next completion, block shortage or arrival, with nothing to admit.
         """
-        if not self._leap or not self.decoding or self._partial >= 0 or plan.phase is Phase.PREFILL:
+        if not self._leap or not self.decoding or self._partial >= 0 or plan.phase is PREFILL:
             return False
         ends_at, clock, block_size = self._ends_at, self._clock, self.block_size
         steps = 0
         while steps < 4096 and clock + steps + 1 not in ends_at:
             steps += 1
-        if steps < SHORTEST_LEAP or (plan.phase is Phase.MIXED and self._can_admit()):
+        if steps < SHORTEST_LEAP or (plan.phase is MIXED and self._can_admit()):
             return False
         ahead = np.arange(1, steps + 1, dtype=np.int64)
         blocks = np.array([len(needing) for needing in self._needs_at], dtype=np.int64)[
