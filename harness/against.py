@@ -24,6 +24,8 @@ def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
         key=key_from(options["key_env"]) if options["key_env"] else None,
         ca_file=options["ca_file"],
     )
+    if options["think_time"] and not options["sessions"]:
+        raise UserError("--think-time goes with --sessions: only a conversation's next turn waits")
     wait_until_ready(endpoint, options["ready_timeout"])
     served = models_of(endpoint) if options["model"] is None else [options["model"]]
     if len(served) > 1:
@@ -56,6 +58,6 @@ def planned_load(spec: RunSpec, processes: int) -> tuple[int | None, float | Non
     """What one driving process would carry: requests in flight of a closed loop, tokens/s of an open one."""
     stream = stream_of(spec)
     if stream.due_ns is None:
-        return -(-(stream.concurrency or 0) // processes), None
+        return -(-min(stream.concurrency or 0, len(stream.trace)) // processes), None
     seconds = max(float(stream.due_ns[-1]) / 1e9, 1e-9)
     return None, float(stream.trace.output_tokens.sum()) / seconds / processes

@@ -99,6 +99,7 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
     Without --url the virtual-time engine replays it; with --url a server that already runs is driven, and
     --policy and --gpu are labels for it.
     """
+    from harness.errors import UserError
     from harness.fail_on import parse_fail_on
     from harness.session import RunSession, asked_of, engine_of
 
@@ -109,6 +110,8 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
     else:
         session = RunSession(asked_of(options), out, quiet=as_json)
     tests = [parse_fail_on(text) for text in conditions]
+    if tests and len(session.policies) < 2:
+        raise UserError("--fail-on needs two policies to compare: name them, or compare two runs with bench compare")
     runs = session.go()
     comparisons = session.comparisons(runs)
     if as_json:
@@ -117,9 +120,8 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
         session.report(runs, comparisons)
     if session.interrupted:
         raise Interrupted
-    for one in runs:
-        if one.status == "failed":
-            raise RunFailed(f"{one.path}: {one.manifest['reason']}; what was recorded is kept")
+    if session.failure is not None:
+        raise session.failure
     _require(runs, require_verdict)
     _fail_on(tests, comparisons)
 

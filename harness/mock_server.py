@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import logging
 import math
 import resource
 import signal
@@ -426,8 +427,14 @@ def serve(options: MockOptions, say: Callable[[str], None] = _say) -> None:
     with contextlib.suppress(ValueError, OSError):
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # A client that goes away is in the log as `client`; it is no fault to report.
+    logging.getLogger("aiohttp.server").addFilter(_no_client_gone)
     with asyncio.Runner(loop_factory=_loop) as runner:
         runner.run(_serve(options, say))
+
+
+def _no_client_gone(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], ConnectionError))
 
 
 def _loop() -> asyncio.AbstractEventLoop:

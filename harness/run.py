@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.engines.base import Engine, Progress, Stopped
 from harness.engines.simulated import Simulated
-from harness.errors import Interrupted, RunFailed
+from harness.errors import USER_ERRORS, Interrupted, RunFailed
 from harness.provenance import collect
 from harness.runs import Run, load_run
 from harness.runspec import RunSpec
@@ -69,7 +69,8 @@ def run(prepared: Prepared, out: Path, argv: Sequence[str], progress: Progress, 
     )
     try:
         ended = engine.replay(writer, progress, stopped)
-        return load_run(writer.finish(ended.status, ended.reason, ended.observed))
+        observed = ended.observed | {"notes": [*prepared.notes, *ended.notes]}
+        return load_run(writer.finish(ended.status, ended.reason, observed))
     except KeyboardInterrupt:
         writer.close()
         # The second Ctrl-C may come after the directory has moved into place.
@@ -77,9 +78,16 @@ def run(prepared: Prepared, out: Path, argv: Sequence[str], progress: Progress, 
         raise Interrupted(f"cut off at once: `bench recover {left}` makes what was recorded readable") from None
     except RunFailed:
         raise
+    except OSError as error:
+        writer.close()
+        raise RunFailed(
+            f"{error.filename or writer.partial}: cannot write ({error.strerror or error}); what was recorded is kept: "
+            f"make room, then `bench recover {writer.partial}`"
+        ) from None
     except BaseException as error:
+        kind = "" if isinstance(error, USER_ERRORS) else f"{type(error).__name__}: "
         with contextlib.suppress(RunFailed):
-            writer.finish("failed", f"{type(error).__name__}: {error}")
+            writer.finish("failed", f"{kind}{error}")
         raise
 
 

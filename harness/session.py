@@ -18,7 +18,7 @@ from harness.console import plain_console
 from harness.document import mixed_share, run_table
 from harness.engines.base import Status
 from harness.engines.simulated import Simulated
-from harness.errors import Interrupted, UserError
+from harness.errors import USER_ERRORS, Interrupted, RunFailed, UserError
 from harness.measure.verdict import LEVELS, verdict_so_far
 from harness.plan import ENGINES, Asked, canonical_policies, dropped, plan_runs, read_arrival, read_slo, split_policies
 from harness.profile_table import nearest
@@ -80,10 +80,10 @@ def engine_of(options: dict[str, Any]) -> str:
             "the virtual-time engine (`simulated`), or start a server and drive it with --engine endpoint --url"
         )
     if engine == "auto":
-        return "endpoint" if options["url"] else "simulated"
-    if engine == "endpoint" and not options["url"]:
+        return "simulated" if options["url"] is None else "endpoint"
+    if engine == "endpoint" and options["url"] is None:
         raise UserError("--engine endpoint needs --url, such as --url http://127.0.0.1:8000")
-    if engine == "simulated" and options["url"]:
+    if engine == "simulated" and options["url"] is not None:
         raise UserError("--url goes with --engine endpoint; the virtual-time engine drives no server")
     return engine
 
@@ -93,16 +93,17 @@ class RunSession:
 
     def __init__(self, asked: Asked, out: Path, quiet: bool, make: MakeEngine = Simulated) -> None:
         self.interrupted = False
+        self.failure: Exception | None = None
         self._out = out
         self._make = make
         self._console = plain_console(stderr=True)
         self._quiet = quiet
         self.specs = plan_runs(asked, lambda workload: rows_of(workload, asked.template.model))
         self._given = split_policies(asked.policies)
-        self._policies = list(dict.fromkeys(spec.policy for spec in self.specs))
+        self.policies = list(dict.fromkeys(spec.policy for spec in self.specs))
         if asked.template.engine != "endpoint":
             # The order in which they were given decides which one the others are held against.
-            self._policies = canonical_policies(asked.policies)
+            self.policies = canonical_policies(asked.policies)
 
     def warn(self, lines: list[str]) -> None:
         """Says what a user should know before the run begins."""
@@ -128,6 +129,16 @@ class RunSession:
                     self.interrupted = True
                     self._console.print(str(error), soft_wrap=True)
                     break
+                except (RunFailed, *USER_ERRORS) as error:
+                    if not runs:
+                        raise
+                    self.failure = error
+                    break
+                if runs[-1].status == "failed":
+                    self.failure = RunFailed(
+                        f"{runs[-1].path}: {runs[-1].manifest['reason']}; what was recorded is kept"
+                    )
+                    break
                 if self.interrupted:
                     self._console.print(f"{runs[-1].status}: kept as {runs[-1].path}", soft_wrap=True)
                     break
@@ -135,7 +146,7 @@ class RunSession:
 
     def comparisons(self, runs: list[Run]) -> list[Comparison]:
         """The first policy named against each of the others, a GPU and workload at a time; none after Ctrl-C."""
-        if self.interrupted:
+        if self.interrupted or self.failure:
             return []
         found = []
         for group in _groups(runs):
@@ -168,7 +179,7 @@ class RunSession:
 
     def _arms(self, group: list[Run]) -> list[list[Run]]:
         """The arms of a group in the order in which their policies were named."""
-        return sorted(arms(group), key=lambda arm: self._policies.index(arm[0].spec.policy))
+        return sorted(arms(group), key=lambda arm: self.policies.index(arm[0].spec.policy))
 
     def _say_what_this_is(self) -> None:
         """What cannot run is refused, and what was put in another's place is said, before anything runs."""
@@ -177,7 +188,7 @@ class RunSession:
             if spec.repeat == 0:
                 self._said.update(dict.fromkeys(prepare(spec, self._make).notes))
         spec = self.specs[0]
-        for text in dropped(self._given, self._policies):
+        for text in dropped(self._given, self.policies):
             self._said[text] = None
         if spec.arrival.startswith("closed:"):
             in_flight = int(spec.arrival.partition("=")[2])

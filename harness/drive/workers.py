@@ -221,7 +221,9 @@ class _Crew:
                     self._interrupted = True
                     self._stop()
             elif kind == frames.REFUSED:
-                raise UserError(f"{orjson.loads(payload)['error']}: start the server, or correct --url")
+                error = str(orjson.loads(payload)["error"])
+                remedy = "" if "ulimit" in error else ": start the server, or correct --url"
+                raise UserError(f"{error}{remedy}")
         if not data:
             process.ended = True
             self._selector.unregister(process.read)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from harness.store import RunWriter
@@ -27,15 +27,23 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a replay ended: complete, interrupted or failed, why, and what joins run.json."""
+    """How a replay ended: complete, interrupted or failed, why, what to say of it, and what joins run.json."""
 
     status: str = "complete"
     reason: str | None = None
-    observed: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    observed: dict[str, Any] = field(default_factory=dict)
 
 
 Progress = Callable[[Status], None]
 Stopped = Callable[[], bool]
+
+
+def cut_short(max_duration_s: float | None, sent: int, planned: int) -> tuple[str, ...]:
+    """What to say where a duration ended the sending."""
+    if max_duration_s is None or sent == planned:
+        return ()
+    return (f"sending ended after {max_duration_s:g} s: {sent:,} of {planned:,} requests were sent",)
 
 
 class Engine(Protocol):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
+import ssl
 import threading
 import time
 from pathlib import Path
@@ -51,6 +53,13 @@ def wait_until_ready(endpoint: Endpoint, timeout_s: float) -> None:
             if status < 500:
                 return
             why = f"/health says {status}"
+        except ssl.SSLError as error:
+            raise UserError(
+                f"--url {endpoint.url}: no TLS that can be trusted there ({error.reason or error}): "
+                "use http:// for a plain server, or name its authority with --ca-file"
+            ) from None
+        except socket.gaierror as error:
+            raise UserError(f"--url {endpoint.url}: no such host ({error.strerror}): correct --url") from None
         except OSError as error:
             why = str(error.strerror or error)
         if time.monotonic() >= deadline:
@@ -63,17 +72,27 @@ def wait_until_ready(endpoint: Endpoint, timeout_s: float) -> None:
 
 def models_of(endpoint: Endpoint) -> list[str]:
     """The models that the server lists; UserError where it lists none."""
+    names: list[str] = []
     try:
         status, body = get(endpoint, "/v1/models")
-        names = [str(one["id"]) for one in json.loads(body)["data"]] if status == 200 else []
-    except (OSError, ValueError, KeyError, TypeError):
-        status, names = 0, []
+        why = f"it answers {status}" if status != 200 else "its answer lists none"
+        if status == 200:
+            names = [str(one["id"]) for one in json.loads(body)["data"]]
+    except OSError as error:
+        status, why = 0, str(error.strerror or error)
+    except (ValueError, KeyError, TypeError):
+        why = "its answer is not a list of models"
     if status in (401, 403):
         raise UserError(
             f"--url {endpoint.url}: the server refuses the key ({status}): name its variable with --key-env"
         )
     if not names:
-        raise UserError(f"--url {endpoint.url}: /v1/models names no model: give --model")
+        raise UserError(f"--url {endpoint.url}: /v1/models names no model ({why}): correct --url, or give --model")
+    for name in names:
+        if not name.isprintable():
+            raise UserError(
+                f"--url {endpoint.url}: /v1/models names {name[:60]!a}: give --model with a name of one line"
+            )
     return names
 
 
@@ -82,11 +101,11 @@ class Scraper:
 
     `metrics-start.txt` and `metrics-end.txt` are as the server wrote them; `metrics.jsonl` has a line a scrape
     with `t_s` (seconds since the start) and every sample but histogram buckets. A server without /metrics
-    leaves no file, and `found` is False.
+    leaves no file; `notes` say so.
     """
 
     def __init__(self, endpoint: Endpoint, directory: Path, every_s: float = 1.0) -> None:
-        self.found = False
+        self.notes: list[str] = []
         self._endpoint = endpoint
         self._directory = directory
         self._every_s = every_s
@@ -95,16 +114,18 @@ class Scraper:
         self._start = time.monotonic()
 
     def __enter__(self) -> Scraper:
-        self.found = self._scrape("metrics-start.txt")
-        if self.found:
+        if self._scrape("metrics-start.txt"):
             self._thread.start()
+        else:
+            self.notes.append("the server has no /metrics, or they could not be kept: nothing is known of its side")
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        if self.found:
+        if self._thread.ident is not None:
             self._thread.join()
-            self._scrape("metrics-end.txt")
+            if not self._scrape("metrics-end.txt"):
+                self.notes.append("the server's /metrics could not be kept to the end")
 
     def _run(self) -> None:
         while not self._stop.wait(self._every_s):
@@ -118,10 +139,14 @@ class Scraper:
         if status != 200:
             return False
         line = {"t_s": round(time.monotonic() - self._start, 6), "samples": samples_of(body.decode(errors="replace"))}
-        with (self._directory / "metrics.jsonl").open("ab") as file:
-            file.write(orjson.dumps(line) + b"\n")
-        if name is not None:
-            (self._directory / name).write_bytes(body)
+        try:
+            with (self._directory / "metrics.jsonl").open("ab") as file:
+                file.write(orjson.dumps(line) + b"\n")
+            if name is not None:
+                (self._directory / name).write_bytes(body)
+        except OSError:
+            # A full disk ends the run where its rows go; these files are only company.
+            return False
         return True
 
 

@@ -15,7 +15,7 @@ from harness.drive.endpoint import Endpoint
 from harness.drive.plan import Planned
 from harness.drive.settings import Settings
 from harness.drive.workers import Snapshot, drive
-from harness.engines.base import Ended, Progress, Status, Stopped
+from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
 from harness.engines.discover import Scraper, engine_of
 from harness.errors import UserError
 from harness.runspec import RunSpec
@@ -67,6 +67,8 @@ class Client:
             "first_token_timeout_s": self.first_token_timeout_s,
             "retries_429": self.retries_429,
             "warmup": self.warmup,
+            "vocabulary": self.vocabulary,
+            "tokenizer": self.tokenizer,
         }
 
 
@@ -91,8 +93,8 @@ class EndpointEngine:
         if client.prompts == "text":
             try:
                 tokenizer, _ = load_tokenizer(client.tokenizer, self.spec.model)
-            except WorkloadError as error:
-                raise UserError(f"text prompts need a tokenizer to count with: {error}") from None
+            except WorkloadError:
+                raise UserError(f"text prompts need a tokenizer to count with: {self._no_tokenizer()}") from None
             if client.api == "chat":
                 self.notes.append("chat: the template's own tokens come on top of each prompt's length")
             # `/v1/completions` adds the tokenizer's own special tokens to a text, a chat template brings its own.
@@ -104,12 +106,21 @@ class EndpointEngine:
                 tokenizer, _ = load_tokenizer(client.tokenizer, self.spec.model)
                 size = tokenizer.get_vocab_size()
             except WorkloadError:
+                if client.tokenizer:
+                    raise UserError(self._no_tokenizer()) from None
                 size = ASSUMED_VOCABULARY
                 self.notes.append(
                     f"prompts are ids below {size:,}, an assumed vocabulary: the tokenizer of {self.spec.model} "
                     "could not be had; give --vocabulary or --tokenizer"
                 )
         return TokenPrompts(trace, seed, safe_ids(size), sessions=client.sessions)
+
+    def _no_tokenizer(self) -> str:
+        name = self.client.tokenizer or self.spec.model
+        return (
+            f"the tokenizer of {name} cannot be had: give --tokenizer PATH (a folder with tokenizer.json), a Hugging "
+            "Face id that can be reached, or qwen"
+        )
 
     def _dataset_prompts(self) -> DatasetPrompts:
         _, given = options.split(self.spec.workload)
@@ -137,26 +148,29 @@ class EndpointEngine:
     def replay(self, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:
         """Warms the server up, then drives the stream, keeping rows, the server's metrics and the client's load."""
         warmup = self._warm_up(writer, stopped)
+        first = _FirstError()
         with Scraper(self.endpoint, writer.partial) as scraper:
             outcome = drive(
                 self._planned(),
                 self.endpoint,
                 self._settings(self.stream.concurrency),
-                writer.add_requests,
+                lambda batch: writer.add_requests(first.seen(batch)),
                 processes=self.client.processes,
                 progress=lambda one: progress(_status(one)),
                 stopped=stopped,
             )
-        notes = [*self.notes, *outcome.notes]
-        if not scraper.found:
-            notes.append("the server has no /metrics: nothing is known of its side")
+        notes = [*outcome.notes, *cut_short(self.spec.max_duration_s, outcome.sent, len(self.stream.trace))]
+        notes += scraper.notes
         errors = ", ".join(f"{count} {name}" for name, count in outcome.errors.most_common())
         if errors:
-            notes.append(f"requests that failed, by reason: {errors}")
-        observed: dict[str, Any] = {"client": outcome.client, "notes": notes, "warmup": warmup}
+            notes.append(f"requests that failed, by reason: {errors}; the first: {first.error}")
+        observed: dict[str, Any] = {"client": outcome.client, "warmup": warmup}
         if self.spec.max_duration_s is not None:
             observed["planned"] = {"requests": outcome.recorded}
-        return Ended(outcome.status, outcome.reason, observed)
+        status, reason = outcome.status, outcome.reason
+        if status == "complete" and outcome.recorded and not outcome.completed:
+            status, reason = "failed", f"no request of {outcome.recorded:,} completed; the first: {first.error}"
+        return Ended(status, reason, tuple(notes), observed)
 
     def _settings(self, concurrency: int | None) -> Settings:
         return Settings(
@@ -223,8 +237,27 @@ class EndpointEngine:
         pq.write_table(table, writer.partial / "warmup.parquet")
         if outcome.recorded and not outcome.completed and not stopped():
             first = next(error for error in table.column("error").to_pylist() if error)
-            raise UserError(f"--url {self.endpoint.url}: no warm-up request of {count} was answered: {first}")
+            hint = "--warmup 0 leaves it out"
+            if "vocabulary" in first:
+                hint = "give --vocabulary"
+            elif first.startswith(("short", "overlong")):
+                hint = "give --no-ignore-eos where the server ends answers itself"
+            raise UserError(
+                f"--url {self.endpoint.url}: no warm-up request of {count} was answered well: {first} ({hint})"
+            )
         return {"requests": count, "completed": outcome.completed}
+
+
+class _FirstError:
+    """Remembers what the first failure of a run said."""
+
+    error: str | None = None
+
+    def seen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch as it is."""
+        if self.error is None:
+            self.error = next((one for one in batch.column("error").to_pylist() if one), None)
+        return batch
 
 
 def _status(one: Snapshot) -> Status:

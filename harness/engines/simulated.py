@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from harness import __version__
-from harness.engines.base import Ended, Progress, Status, Stopped
+from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
 from harness.errors import UserError
 from harness.plan import read_policy
 from harness.profiles import Pair, load_pair
@@ -83,7 +83,8 @@ class Simulated:
         loop = replay(self.stream, self.policy, self.cost, self.limits, sink, self.spec.max_duration_s)
         if not loop.whole:
             return Ended("interrupted", "interrupted by the user")
-        return Ended(observed={"planned": {"requests": loop.sent}})
+        notes = cut_short(self.spec.max_duration_s, loop.sent, len(trace))
+        return Ended(notes=notes, observed={"planned": {"requests": loop.sent}})
 
 
 def limits_of(spec: RunSpec, pair: Pair) -> EngineLimits:

@@ -190,10 +190,8 @@ class BatchLoop:
                         self._state_id = len(self._states)
                         self._states.append(state)
             # Where a request ends with the very next step there is nothing to leap over.
-            if self._clock + 1 not in ends_at and self._leap_ahead(plan):
-                changed = False
-            else:
-                changed = self._step(plan)
+            leapt = self._clock + 1 not in ends_at and self._leap_ahead(plan)
+            changed = not leapt and self._step(plan)
             if self.step_count - flushed >= every:
                 flushed = self.step_count
                 if not sink(self.drain()):

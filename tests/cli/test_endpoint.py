@@ -198,3 +198,63 @@ def test_the_data_sets_own_text_is_sent(bench: Bench, serve: Serve, tmp_path: Pa
     refused = bench("run", "--url", url, "--workload", "sharegpt", "--prompts", "dataset")
     assert refused.code == 2
     assert "sharegpt:path=FILE" in refused.err
+
+
+def test_when_the_server_dies_between_repeats_what_was_measured_is_shown(
+    bench: Bench, serve: Serve, tmp_path: Path
+) -> None:
+    url, server = serve()
+    command = [BENCH, *RUN, "--url", url, "--repeat", "500"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        while len(list(tmp_path.glob("runs/*/*/*/*/*-r0"))) == 0:
+            assert process.poll() is None
+        server.kill()
+        out, err = process.communicate(timeout=120)
+    assert process.returncode in (2, 3), err
+    assert "Traceback" not in err
+    assert "-r0" in out, "the finished repeat is in the report"
+    assert bench("list").code == 0
+
+
+def test_a_run_in_which_nothing_succeeds_fails_and_says_why(bench: Bench, serve: Serve) -> None:
+    url, _ = serve("--max-model-len", "2")
+    result = bench(*RUN, "--url", url, "--warmup", "0")
+    assert result.code == 3
+    assert "http_400" in result.err
+    (line,) = bench("list").out.splitlines()
+    assert line.startswith("INVALID")
+
+
+def test_a_duration_that_ends_the_sending_is_told(bench: Bench, serve: Serve) -> None:
+    url, _ = serve()
+    (run,) = bench(*RUN, "--url", url, "--max-duration", "0.05", "--json").json["runs"]
+    assert any(f"{run['counts']['requests']} of 60" in note for note in run["notes"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--tokenizer", "no/such"), "--tokenizer"),
+        (("--think-time", "1"), "--sessions"),
+        (("--fail-on", "ttft_s>5%"), "two policies"),
+        (("--api", "chat"), "--tokenizer PATH"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(bench: Bench, serve: Serve, options: tuple[str, ...], said: str) -> None:
+    url, _ = serve()
+    result = bench(*RUN, "--url", url, *options)
+    assert result.code == 2, result
+    assert said in result.err
+
+
+def test_the_mock_server_says_nothing_of_clients_that_leave(bench: Bench, tmp_path: Path) -> None:
+    command = [BENCH, "mock-server", "--port", "0", "--itl", "50", "--log", "server.csv"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = re.search(r"http://\S+", server.stdout.readline())
+        assert url is not None
+        bench(*RUN, "--url", url.group(), "--timeout", "0.2", "--warmup", "0")
+        server.terminate()
+        _, err = server.communicate(timeout=60)
+    assert err == ""
+    assert server.returncode == 0
