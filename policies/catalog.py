@@ -50,7 +50,7 @@ class PolicyEntry:
     make: Callable[[dict[str, Any], Setting], Policy]
 
 
-def _share(name: str, default: float, help_: str) -> Option:
+def _share(name: str, default: float | None, help_: str) -> Option:
     return Option(name, float, default, help_, lambda x: 0 < x < 1, "between 0 and 1")
 
 
@@ -154,7 +154,7 @@ POLICIES: dict[str, PolicyEntry] = {
                     None,
                     "free slots that trigger a prefill phase; without it (and theta) k* is found online",
                 ),
-                _share("theta", None, "the same as a share of the slots: k = floor(theta·N)"),  # type: ignore[arg-type]
+                _share("theta", None, "the same as a share of the slots: k = floor(theta·N)"),
                 *_CONTROL,
             ),
             _eb,
