@@ -90,7 +90,7 @@ class _Connection(web.RequestHandler):
     __slots__ = ("number", "read_ns", "requests")
 
     def __init__(self, number: int, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(manager, loop=loop, access_log=None)  # type: ignore[arg-type]
+        super().__init__(manager, loop=loop, access_log=None)  # type: ignore[arg-type] # aiohttp takes None, its stubs do not
         self.number, self.requests, self.read_ns = number, 0, 0
 
     def data_received(self, data: bytes) -> None:

@@ -22,7 +22,7 @@ from harness.errors import USER_ERRORS, Interrupted, RunFailed, UserError
 from harness.measure.verdict import LEVELS, verdict_so_far
 from harness.plan import ENGINES, Asked, canonical_policies, dropped, plan_runs, read_arrival, read_slo, split_policies
 from harness.profile_table import nearest
-from harness.run import MakeEngine, prepare, rows_of, run
+from harness.run import MakeEngine, Prepared, prepare, rows_of, run
 from harness.runs import Run
 from harness.runspec import RunSpec
 from harness.words import words
@@ -122,7 +122,7 @@ class RunSession:
                 def progress(status: Status, task: Any = task) -> None:
                     bar.update(task, completed=status.finished, told=_told(status))
 
-                prepared = prepare(spec, self._make)
+                prepared = self._ready.pop(spec.digest, None) or prepare(spec, self._make)
                 try:
                     runs.append(run(prepared, self._out, sys.argv, progress, lambda: self.interrupted))
                 except Interrupted as error:
@@ -184,9 +184,11 @@ class RunSession:
     def _say_what_this_is(self) -> None:
         """What cannot run is refused, and what was put in another's place is said, before anything runs."""
         self._said: dict[str, None] = {}
+        self._ready: dict[str, Prepared] = {}
         for spec in self.specs:
             if spec.repeat == 0:
-                self._said.update(dict.fromkeys(prepare(spec, self._make).notes))
+                ready = self._ready[spec.digest] = prepare(spec, self._make)
+                self._said.update(dict.fromkeys(ready.notes))
         spec = self.specs[0]
         for text in dropped(self._given, self.policies):
             self._said[text] = None

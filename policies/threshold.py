@@ -149,11 +149,6 @@ def growth_reserve(theta: float, p0: float, mu_l: float) -> float:
     return max(0.0, math.exp(-x) * (start + x / p0) - start)
 
 
-def kv_reserve(theta: float, p0: float, mu_l: float, batch: int, block_size: int) -> int:
-    """Whole KV blocks to keep free for the growth of `batch` requests (the gate's reserve)."""
-    return math.ceil(batch * growth_reserve(theta, p0, mu_l) / block_size)
-
-
 def beta_eb(mu_l: float, mu_o: float, costs: StepCosts) -> float:
     """β_EB = (β_p·μ_L + β_d·μ_O)/(μ_L+μ_O), s/token."""
     return (costs.beta_p_s * mu_l + costs.beta_d_s * mu_o) / (mu_l + mu_o)

@@ -90,7 +90,7 @@ def _order(trace: Trace, requests: int, seed: int, order: str) -> tuple[Ints, in
     elif order == "paper":
         # The published client shuffles what it was given with Python's own generator, always seeded 0.
         listed = index.tolist()
-        random.Random(0).shuffle(listed)  # noqa: S311
+        random.Random(0).shuffle(listed)  # noqa: S311 - the published client's own shuffle
         index = np.array(listed, dtype=np.int64)
     return index, start
 

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
 from workloads.errors import WorkloadError
 from workloads.prompt_draws import MIN_SYMBOLS, WARMUPS, Indexes
@@ -95,8 +94,3 @@ def check_warmup(number: int, tokens: int) -> None:
         raise WorkloadError(
             f"warm-up {number} of {tokens} tokens: count warm-ups from 0, and give each at least 1 token"
         )
-
-
-def prompt_json(ids: npt.ArrayLike) -> bytes:
-    """A JSON array of token ids, as a request's `prompt` takes it: `[1,2,3]`."""
-    return orjson.dumps(np.ascontiguousarray(ids, dtype=np.uint32), option=orjson.OPT_SERIALIZE_NUMPY)

@@ -19,9 +19,8 @@ def completion_body(
     ignore_eos: bool = True,
     extra: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """The JSON of a streaming `/v1/completions` request; `prompt` is text or token ids (a list, an array)."""
-    text = prompt if isinstance(prompt, str) else list(prompt)
-    return _body({"model": model, "prompt": text}, max_tokens, seed, ignore_eos, extra)
+    """The JSON of a streaming `/v1/completions` request; `prompt` is text or token ids (a list or a numpy array)."""
+    return _body({"model": model, "prompt": prompt}, max_tokens, seed, ignore_eos, extra)
 
 
 def chat_body(

@@ -67,7 +67,7 @@ class Plan:
         columns = {name: array("q") for name in COLUMNS}
         ids = bytearray()
         size = 0
-        file = tempfile.TemporaryFile(prefix="bench-plan-")  # noqa: SIM115
+        file = tempfile.TemporaryFile(prefix="bench-plan-")  # noqa: SIM115 - the Plan that is made of it closes it
         try:
             for one in requests:
                 file.write(one.body)

@@ -164,12 +164,6 @@ def samples_of(text: str) -> dict[str, float]:
     return samples
 
 
-def counted(samples: dict[str, float], name: str) -> float | None:
-    """A metric summed over its labels; None where the server has none of that name."""
-    found = [value for key, value in samples.items() if key == name or key.startswith(f"{name}{{")]
-    return sum(found) if found else None
-
-
 def engine_of(endpoint: Endpoint) -> dict[str, Any]:
     """What the server says it is: its version, where it tells one."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from harness.drive.workers import Snapshot, drive
 from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
 from harness.engines.discover import Scraper, engine_of
 from harness.errors import UserError
+from harness.records import REQUESTS
 from harness.runspec import RunSpec
 from harness.store import RunWriter
 from workloads import options
@@ -37,9 +39,9 @@ ASSUMED_VOCABULARY = 32_000
 class Client:
     """How the server is driven; what decides the numbers of it stands in the spec's `client`.
 
-    `prompts` is ids, text (seeded words) or dataset (the data set's own text).
-    `think_s` lies between an answer and the session's next turn. `vocabulary`
-    None means the tokenizer's, or an assumed one; `tokenizer` as workloads.tokenizer reads it.
+    `prompts` is ids, text (seeded words) or dataset (the data set's own text). `think_s` lies between an answer
+    and the session's next turn. `vocabulary` None means the tokenizer's, or an assumed one; `tokenizer` as
+    workloads.tokenizer reads it.
     """
 
     api: str = "completions"
@@ -57,19 +59,7 @@ class Client:
 
     def decides(self) -> dict[str, Any]:
         """The part that a comparison must find equal."""
-        return {
-            "api": self.api,
-            "prompts": self.prompts,
-            "sessions": self.sessions,
-            "think_s": self.think_s,
-            "ignore_eos": self.ignore_eos,
-            "timeout_s": self.timeout_s,
-            "first_token_timeout_s": self.first_token_timeout_s,
-            "retries_429": self.retries_429,
-            "warmup": self.warmup,
-            "vocabulary": self.vocabulary,
-            "tokenizer": self.tokenizer,
-        }
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "processes"}
 
 
 class EndpointEngine:
@@ -233,7 +223,7 @@ class EndpointEngine:
             for i in range(count)
         ]
         outcome = drive(planned, self.endpoint, self._settings(count), rows.append, stopped=stopped)
-        table = pa.Table.from_batches(rows)
+        table = pa.Table.from_batches(rows, schema=REQUESTS)
         pq.write_table(table, writer.partial / "warmup.parquet")
         if outcome.recorded and not outcome.completed and not stopped():
             first = next(error for error in table.column("error").to_pylist() if error)

@@ -16,7 +16,6 @@ class Metric:
     better: Literal["higher", "lower", "neither"]
     formula: str
     kind: Literal["number", "distribution"]
-    needs: Literal["requests", "steps"] = "requests"
 
 
 _THROUGHPUT = "over the span from the first send to the last token; completed requests only"

@@ -1,4 +1,3 @@
-import json
 import os
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from workloads.filters import with_history
 from workloads.prompt_draws import Draws
 from workloads.prompt_plan import Blocks
 from workloads.prompt_text import TextPrompts, Words
-from workloads.prompts import TokenPrompts, prompt_json, safe_ids
+from workloads.prompts import TokenPrompts, safe_ids
 from workloads.tokenizer import load_tokenizer
 from workloads.trace import Trace
 
@@ -79,12 +78,13 @@ def test_real_trace_has_no_two_prompts_with_one_first_token() -> None:
 
 def test_the_same_in_every_process() -> None:
     script = (
-        "import hashlib, numpy as np\n"
+        "import hashlib, numpy as np, orjson\n"
         "from workloads.trace import Trace\n"
-        "from workloads.prompts import TokenPrompts, prompt_json, safe_ids\n"
+        "from workloads.prompts import TokenPrompts, safe_ids\n"
         "trace = Trace('t', np.arange(1, 101), np.arange(1, 101))\n"
         "prompts = TokenPrompts(trace, 7, safe_ids(151936))\n"
-        "body = b''.join(prompt_json(prompts.ids(row)) for row in range(100)) + prompt_json(prompts.warmup(3, 50))\n"
+        "every = [*(prompts.ids(row) for row in range(100)), prompts.warmup(3, 50)]\n"
+        "body = b''.join(orjson.dumps(ids, option=orjson.OPT_SERIALIZE_NUMPY) for ids in every)\n"
         "print(hashlib.sha256(body).hexdigest())\n"
     )
     seen = {
@@ -227,13 +227,6 @@ def test_safe_ids_leave_special_tokens_out(qwen: Tokenizer) -> None:
     assert not set(safe_ids(151_936)) & set(qwen.get_added_tokens_decoder())
     assert safe_ids(1000, special=[300]) == range(301, 969)
     assert safe_ids(1000, special=[5, 900, 999]) == range(125, 900)
-
-
-def test_prompt_json() -> None:
-    ids = TokenPrompts(trace_of([300]), 0, IDS).ids(0)
-    assert json.loads(prompt_json(ids)) == ids.tolist()
-    assert prompt_json([1, 2, 3]) == b"[1,2,3]"
-    assert prompt_json(ids[::2]) == prompt_json(ids[::2].tolist())
 
 
 def test_text_has_exactly_so_many_tokens(qwen: Tokenizer, words: Words) -> None:

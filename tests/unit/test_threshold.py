@@ -16,7 +16,6 @@ from policies.threshold import (
     crossover,
     delta_theta,
     growth_reserve,
-    kv_reserve,
     mean_age,
     n_star,
     n_star_limited,
@@ -259,12 +258,6 @@ def test_the_reserve_at_the_ends_of_theta() -> None:
     assert growth_reserve(1.0, 0.001, 100.0) == pytest.approx(math.exp(-0.9) * 1000 - 100)
     assert growth_reserve(1.0, 0.001, 100.0) == pytest.approx(growth_reserve(1 - 1e-12, 0.001, 100.0), rel=1e-6)
     assert mean_age(1.0, 0.001) == 0.0
-
-
-def test_the_reserve_comes_in_whole_blocks() -> None:
-    tokens = growth_reserve(0.7, 1 / 500, 100.0)
-    assert kv_reserve(0.7, 1 / 500, 100.0, 1000, 16) == math.ceil(1000 * tokens / 16)
-    assert kv_reserve(0.7, 1 / 500, 100.0, 0, 16) == 0
 
 
 @pytest.mark.parametrize(("theta", "mu_l", "mu_o", "n_obs"), [(0.1, 200.0, 300.0, 900.0), (0.7, 3000.0, 40.0, 12.5)])

@@ -106,11 +106,13 @@ def test_any_single_wrong_byte_is_read_or_told_in_one_line(path: Path) -> None:
     for position in range(len(content)):
         for wrong in (b"@", b'"', b"}", b"\x00", b"\xff"):
             path.write_bytes(content[:position] + wrong + content[position + 1 :])
+            said = str(path)  # a change inside a string may well leave the file whole
             try:
                 list(read_array(path))
             except WorkloadError as error:
-                assert str(path) in str(error)  # noqa: PT017
-                assert "\n" not in str(error)  # noqa: PT017
+                said = str(error)
+            assert str(path) in said
+            assert "\n" not in said
 
 
 @pytest.mark.parametrize("content", [b'{"a": 1}', b"PK\x03\x04", b"\xff\xfe[\x00]\x00", b"id,prompt\n"])

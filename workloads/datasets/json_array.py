@@ -76,7 +76,7 @@ class _Window:
     def peek(self) -> str:
         """The next character that is no white space; "" at the end of the file."""
         while True:
-            self.step(_SPACE.match(self.text, self.at).end())  # type: ignore[union-attr]
+            self.step(_SPACE.match(self.text, self.at).end())  # type: ignore[union-attr] # it matches nothing, too
             if self.at < len(self.text):
                 return self.text[self.at]
             if not self.more():
