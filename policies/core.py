@@ -8,7 +8,7 @@ Between two asks the last plan stays in force.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,14 +27,10 @@ class Phase(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """The answer: the phase of the coming steps and how many waiting requests may enter in the next one.
-
-    `order` names an admission order other than first come, first served (length-ordered policies).
-    """
+    """The answer: the phase of the coming steps and how many waiting requests may enter in the next one."""
 
     phase: Phase
     admit: int
-    order: str = "fcfs"
 
 
 UNLIMITED = 1 << 62
@@ -61,9 +57,72 @@ class View(Protocol):
     def ages(self) -> Sequence[int]:
         """Output tokens produced so far of each decoding request, descending."""
 
+    def footprints(self) -> Sequence[int]:
+        """Prompt plus output tokens so far of each decoding request, descending."""
+
+    def partials(self) -> Sequence[Partial]:
+        """The requests that hold a slot and have tokens left to compute, in order of admission."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A request that holds a slot and is still being computed: tokens left, and what it had before."""
+
+    left: int
+    prompt_tokens: int
+    generated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A waiting request as an admission order sees it.
+
+    `request` is the engine's own name for it. `generated` counts output tokens so far, above 0 once it was
+    preempted. `low` and `high` bound the output length that its sender expects (tokens); None where nobody said.
+    """
+
+    request: Hashable
+    prompt_tokens: int
+    generated: int = 0
+    low: int | None = None
+    high: int | None = None
+
+
+class Order(Protocol):
+    """A waiting queue with an order of its own, held by the policy and filled and drawn from by the engine.
+
+    An engine that finds a policy's `order` puts every waiting request here and admits what `peek` names,
+    within its own limits (slots, tokens, blocks), until `peek` gives None.
+    """
+
+    def push(self, one: Waiting) -> None:
+        """A request has arrived."""
+
+    def push_front(self, one: Waiting) -> None:
+        """A request was preempted: it comes back ahead of what has never run."""
+
+    def peek(self, view: View) -> Waiting | None:
+        """Who is to start now; None where nobody may, though some wait."""
+
+    def pop(self, view: View) -> Waiting:
+        """Takes out whom `peek` named: it starts in this step."""
+
+    def remove(self, request: Hashable) -> None:
+        """A waiting request was aborted."""
+
+    def __len__(self) -> int:
+        """All that wait, whether or not they may start now."""
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """All that wait, in the order in which they would start as far as that is known."""
+
 
 class Policy(Protocol):
     """A scheduler policy. It never sees an engine, a clock of its own, or vLLM."""
+
+    @property
+    def order(self) -> Order | None:
+        """The waiting queue's own order; None: first come, first served."""
 
     def plan(self, view: View) -> StepPlan:
         """What the next step may hold."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from policies.controller import OnlineController
-from policies.core import MIXED, PolicyState, StepPlan, View
+from policies.core import MIXED, Order, PolicyState, StepPlan, View
 from policies.exclusive import Exclusive, state_of
 from policies.threshold import StepCosts, crossover
 
@@ -35,11 +35,13 @@ class EBPlus:
         "_plain",
         "on_admit",
         "on_finish",
+        "order",
     )
 
     def __init__(
         self, controller: OnlineController, costs: StepCosts, delta_s: float, smoothing: float, cooldown: int
     ) -> None:
+        self.order: Order | None = None
         self._controller = controller
         self.on_admit = controller.estimator.on_admit
         self.on_finish = controller.estimator.on_finish

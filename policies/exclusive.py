@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policies.controller import Controller, Target
-from policies.core import DECODE, Phase, PolicyState, StepPlan, View
+from policies.core import DECODE, Order, Phase, PolicyState, StepPlan, View
 
 
 class Exclusive:
@@ -15,9 +15,10 @@ class Exclusive:
     free from there and the threshold shrinks with it, or "k slots are free" would always be true.
     """
 
-    __slots__ = ("_filling", "_logged", "_n_eff", "_state", "_target", "controller", "on_admit", "on_finish")
+    __slots__ = ("_filling", "_logged", "_n_eff", "_state", "_target", "controller", "on_admit", "on_finish", "order")
 
     def __init__(self, controller: Controller) -> None:
+        self.order: Order | None = None
         self.controller = controller
         self.on_admit = controller.estimator.on_admit
         self.on_finish = controller.estimator.on_finish

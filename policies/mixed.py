@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from policies.core import MIXED, PolicyState, StepPlan, View
+from policies.core import MIXED, Order, PolicyState, StepPlan, View
 
 _STATE = PolicyState(mode="MB")
 
 
 class Mixed:
-    """First come, first served with chunked prefill: the engine's own rule."""
+    """The engine's own rule with chunked prefill, first come first served or in the order given."""
 
-    __slots__ = ()
+    __slots__ = ("order",)
+
+    def __init__(self, order: Order | None = None) -> None:
+        self.order = order
 
     def plan(self, view: View) -> StepPlan:
         """Always mixed, admission up to the engine's own limits."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from harness.simulate.batch import EngineLimits
 from harness.simulate.cost import CostModel
-from policies.core import Phase, Policy, PolicyState, StepPlan
+from policies.core import Partial, Phase, Policy, PolicyState, StepPlan
 from workloads.arrivals import Stream
 
 MIXED, PREFILL, DECODE = 0, 1, 2
@@ -125,6 +125,14 @@ class Oracle:
     def ages(self) -> list[int]:
         return sorted((request.output for request in self.running if not request.prefilling), reverse=True)
 
+    def footprints(self) -> list[int]:
+        held = (request for request in self.running if not request.prefilling)
+        return sorted((request.prompt + request.output for request in held), reverse=True)
+
+    def partials(self) -> list[Partial]:
+        held = (request for request in self.running if request.prefilling)
+        return [Partial(request.context - request.computed, request.prompt, request.output) for request in held]
+
     # The run.
 
     def run(self) -> Oracle:
@@ -174,7 +182,6 @@ class Oracle:
         plan = self.policy.plan(self)
         self.plans.append(plan)
         self.states.append(self.policy.state())
-        assert plan.order == "fcfs"
 
         if plan.phase is Phase.MIXED:
             scheduled, preempted = self.continue_running(list(self.running))

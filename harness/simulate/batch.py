@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.simulate.cost import CostModel
-from policies.core import UNLIMITED, Phase, Policy, PolicyState, StepPlan
+from policies.core import UNLIMITED, Partial, Phase, Policy, PolicyState, StepPlan
 from workloads.arrivals import Stream
 
 FINISH_LENGTH = 0
@@ -158,6 +158,19 @@ class BatchLoop:
         """Output tokens so far of each decoding request, descending."""
         clock = self._clock
         return [clock - birth for birth in self._births]
+
+    def footprints(self) -> list[int]:
+        """Prompt plus output tokens so far of each decoding request, descending."""
+        clock = self._clock
+        return [clock - shift for shift in self._shifts]
+
+    def partials(self) -> list[Partial]:
+        """The one request whose prompt is only partly computed, if there is one."""
+        request = self._partial
+        if request < 0:
+            return []
+        prompt, had = self._prompt[request], self._resumed.get(request, 0)
+        return [Partial(prompt + had - self._partial_done, prompt, had)]
 
     # The loop.
 

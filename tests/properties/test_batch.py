@@ -78,6 +78,7 @@ class Erratic:
     def __init__(self, salt: int) -> None:
         self.salt = salt
         self.told = 0
+        self.order = None
 
     def plan(self, view: View) -> StepPlan:
         # The answer must not change while nothing but the KV cache does: the loop does not ask again then.
@@ -111,6 +112,7 @@ class Watching:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self.order = policy.order
         self.steps = 0
         self.views: dict[int, Seen] = {}
         self.told: list[tuple[str, int]] = []

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from policies.controller import ControlOptions, FixedController, OnlineController
-from policies.core import Phase, Policy
+from policies.core import Partial, Phase, Policy
 from policies.ebplus import EBPlus
 from policies.exclusive import Exclusive
 from policies.hazard import ExposureEstimator
@@ -82,6 +82,12 @@ class AnyView:
 
     def ages(self) -> list[int]:
         return sorted((1 + 7 * i % 300 for i in range(self.decoding)), reverse=True)
+
+    def footprints(self) -> list[int]:
+        return []
+
+    def partials(self) -> list[Partial]:
+        return []
 
 
 @st.composite

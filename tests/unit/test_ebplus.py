@@ -13,7 +13,7 @@ from harness.simulate.batch import BatchLoop, Chunk, EngineLimits
 from harness.simulate.linear import Linear
 from policies.catalog import make_policy
 from policies.controller import ControlOptions, OnlineController
-from policies.core import MIXED, Phase, StepPlan
+from policies.core import MIXED, Partial, Phase, StepPlan
 from policies.ebplus import EBPlus
 from policies.threshold import StepCosts, crossover
 from workloads.arrivals import Stream
@@ -43,6 +43,12 @@ class Counts:
 
     def ages(self) -> list[int]:
         return list(range(self.decoding, 0, -1))
+
+    def footprints(self) -> list[int]:
+        return []
+
+    def partials(self) -> list[Partial]:
+        return []
 
 
 def ebplus(delta_s: float = 0.0, cooldown: int = 3, smoothing: float = 0.1, costs: StepCosts = COSTS) -> EBPlus:

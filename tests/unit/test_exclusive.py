@@ -13,7 +13,7 @@ from harness.simulate.batch import BatchLoop, Chunk, EngineLimits
 from harness.simulate.linear import Linear
 from policies.catalog import make_policy
 from policies.controller import UNSEEN_GROWTH_SHARE, ControlOptions, FixedController, OnlineController, Target
-from policies.core import Phase, Policy, StepPlan
+from policies.core import Partial, Phase, Policy, StepPlan
 from policies.exclusive import Exclusive
 from policies.hazard import ExposureEstimator
 from policies.threshold import StepCosts, growth_reserve, throughput_eb
@@ -55,6 +55,12 @@ class Engine:
 
     def ages(self) -> list[int]:
         return list(range(self.decoding, 0, -1))
+
+    def footprints(self) -> list[int]:
+        return []
+
+    def partials(self) -> list[Partial]:
+        return []
 
     def arrive(self, *prompts: int) -> None:
         self.queue.extend(prompts)

@@ -12,6 +12,7 @@ import pytest
 
 from policies import hazard
 from policies.controller import CORRECTION_CAP, ControlOptions, OnlineController
+from policies.core import Partial
 from policies.hazard import BINS, ExposureEstimator, HazardLine
 from policies.threshold import StepCosts, theta0
 
@@ -387,6 +388,12 @@ class StillView:
 
     def ages(self) -> list[int]:
         return self.seen.ages
+
+    def footprints(self) -> list[int]:
+        return []
+
+    def partials(self) -> list[Partial]:
+        return []
 
 
 @pytest.mark.parametrize("alone", [True, False])
