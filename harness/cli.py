@@ -336,6 +336,24 @@ def list_gpus(as_json: bool) -> None:
     _print_catalog(pairs_document(), "pairs", as_json)
 
 
+@bench.group()
+def site() -> None:
+    """Build, look at and check the leaderboard."""
+
+
+@site.command(name="build")
+@click.option("--results", type=click.Path(path_type=Path), default=Path("results"), help="Where published runs lie.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("site/public"), help="Where the site goes.")
+@click.option("--cache", type=click.Path(path_type=Path), help="What builds keep.  [default: OUT.cache]")
+def build_site(results: Path, out: Path, cache: Path | None) -> None:
+    """Build the static site from run directories; only what changed is written."""
+    from harness.pages.build import build
+
+    built = build(results, out, cache)
+    left = f", {built.problems} directories left out (problems.html says why)" if built.problems else ""
+    click.echo(f"{out}/index.html: {built.runs} runs, {built.written} files written{left}")
+
+
 def _fail_on(tests: list[FailOn], comparisons: list[Comparison]) -> None:
     failures = [failure for test in tests for comparison in comparisons if (failure := test.failure(comparison))]
     if failures:

@@ -1,0 +1,189 @@
+"""The leaderboard's tables: what may be ranked together, an arm a row, each held against the baseline."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.comparable import arms
+from harness.compare import compare_runs
+from harness.errors import UserError
+from harness.measure.statistics import t_quantile
+from harness.measure.verdict import LEVELS
+from harness.pages.corpus import Corpus, Entry
+from harness.pages.keep import Keep
+
+# The arm that a change is held against, the first of these that the board has.
+BASELINES = ("v1", "stock", "v0")
+# Measured before the rest: what was timed comes before what was computed or only told.
+KINDS = ("measured", "emulated", "simulated", "reported")
+# Never part of what makes a board: the policy is compared, and repeats are the arm's own.
+_NOT_THE_BOARD = ("policy", "seed", "repeat")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A metric of an arm: its mean over the repeats, and the 95 % interval where there is one."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An arm against the board's baseline in one metric: ratio, 95 % interval, p and word."""
+
+    ratio: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """The repeats of one policy on a board; `values` and `changes` by metric, distributions as `ttft_s.p99`."""
+
+    entries: tuple[Entry, ...]
+    values: dict[str, Value]
+    changes: dict[str, Change] = field(default_factory=dict)
+    refusal: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def first(self) -> Entry:
+        """The repeat that stands for the arm where one has to."""
+        return self.entries[0]
+
+    @property
+    def policy(self) -> str:
+        """The policy's canonical name."""
+        return self.first.run.spec.policy
+
+    @property
+    def level(self) -> str:
+        """The worst verdict of its repeats."""
+        return max((entry.run.level for entry in self.entries), key=LEVELS.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """Arms that differ in nothing but the policy: ranked those that are not INVALID, the rest shown beneath."""
+
+    id: str
+    kind: str
+    arms: tuple[Arm, ...]
+    baseline: str | None
+
+    @property
+    def first(self) -> Entry:
+        """A run that says what the board is about."""
+        return self.arms[0].first
+
+
+def boards(corpus: Corpus, keep: Keep) -> list[Board]:
+    """Every board of the corpus, measured first, then by GPU, model, workload and load."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in corpus.entries:
+        groups.setdefault(_together(entry), []).append(entry)
+    found = [_board(key, entries, keep) for key, entries in groups.items()]
+    return sorted(found, key=_place)
+
+
+def _together(entry: Entry) -> str:
+    """What must be equal for runs to stand on one board, as text."""
+    spec = {name: value for name, value in entry.run.spec.to_dict().items() if name not in _NOT_THE_BOARD}
+    provenance = entry.run.manifest.get("provenance", {})
+    version = None if entry.run.kind == "reported" else provenance.get("engine_version")
+    return json.dumps([entry.run.kind, version, spec], sort_keys=True)
+
+
+def _place(board: Board) -> tuple[Any, ...]:
+    spec = board.first.run.spec
+    return (KINDS.index(board.kind), spec.gpu, spec.model, spec.workload, spec.arrival, spec.requests, board.id)
+
+
+def _board(key: str, entries: list[Entry], keep: Keep) -> Board:
+    by_run = {entry.run.path: entry for entry in entries}
+    # Of one spec at one seed the latest run counts: an arm has each repeat once.
+    latest: dict[str, Entry] = {}
+    for entry in sorted(entries, key=lambda one: str(one.run.manifest.get("started_utc"))):
+        latest[entry.run.manifest["digest"]] = entry
+    groups = arms([entry.run for entry in latest.values()])
+    found = [
+        _arm(tuple(by_run[run.path] for run in sorted(group, key=lambda one: one.spec.repeat))) for group in groups
+    ]
+    baseline = next((name for name in BASELINES for arm in found if arm.policy == name), None)
+    if baseline is not None:
+        base = next(arm for arm in found if arm.policy == baseline)
+        found = [arm if arm is base else _against(base, arm, keep) for arm in found]
+    found.sort(key=lambda arm: (arm.level == "INVALID", -_rate(arm), arm.policy))
+    return Board(hashlib.sha256(key.encode()).hexdigest()[:10], entries[0].run.kind, tuple(found), baseline)
+
+
+def _rate(arm: Arm) -> float:
+    value = arm.values.get("output_throughput") or arm.values.get("request_throughput")
+    return value.mean if value else 0.0
+
+
+def _arm(entries: tuple[Entry, ...]) -> Arm:
+    names = dict.fromkeys(name for entry in entries for name in _flat(entry))
+    values = {name: value for name in names if (value := _mean([_flat(entry).get(name) for entry in entries]))}
+    return Arm(entries, values)
+
+
+def _flat(entry: Entry) -> dict[str, Value]:
+    """A run's metrics, a distribution's mean and percentiles apart: `ttft_s`, `ttft_s.p99`."""
+    flat = {}
+    for name, values in entry.run.summary.get("metrics", {}).items():
+        central = values.get("value", values.get("mean"))
+        if central is not None:
+            flat[name] = Value(central, values.get("low"), values.get("high"))
+        for key, value in values.items():
+            if key in ("p50", "p90", "p95", "p99", "max") and value is not None:
+                flat[f"{name}.{key}"] = Value(value)
+    return flat
+
+
+def _mean(values: Sequence[Value | None]) -> Value | None:
+    """The mean over repeats with Student's t on their spread; one repeat keeps the interval from within it."""
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None
+    if len(known) == 1:
+        return known[0]
+    mean = math.fsum(one.mean for one in known) / len(known)
+    variance = math.fsum((one.mean - mean) ** 2 for one in known) / (len(known) - 1)
+    half = t_quantile(len(known) - 1) * math.sqrt(variance / len(known))
+    return Value(mean, mean - half, mean + half)
+
+
+def _against(base: Arm, arm: Arm, keep: Keep) -> Arm:
+    key = hashlib.sha256(json.dumps([_identity(base), _identity(arm)]).encode()).hexdigest()
+    found = keep.made(key, lambda: _compared(base, arm))
+    changes = {name: Change(*values) for name, values in found["changes"].items()}
+    return Arm(arm.entries, arm.values, changes, found["refusal"], tuple(found["notes"]))
+
+
+def _identity(arm: Arm) -> list[list[str]]:
+    return [
+        [entry.where, entry.run.manifest["digest"], str(entry.run.manifest.get("started_utc")), entry.run.level]
+        for entry in arm.entries
+    ]
+
+
+def _compared(base: Arm, arm: Arm) -> dict[str, Any]:
+    """The comparison of two arms over the repeats that both have; what forbids one is said, not raised."""
+    left, right = ({entry.run.spec.repeat: entry.run for entry in one.entries} for one in (base, arm))
+    common = sorted(left.keys() & right.keys())
+    try:
+        found = compare_runs([left[i] for i in common], [right[i] for i in common])
+    except UserError as error:
+        return {"changes": {}, "refusal": str(error), "notes": []}
+    changes = {name: [row.ratio, row.low, row.high, row.p, row.word] for name, row in found.rows.items()}
+    return {"changes": changes, "refusal": found.refusal, "notes": [found.method, *found.notes]}

@@ -1,0 +1,73 @@
+"""Charts as data: what Plotly draws, and the same numbers as a table for those who see no chart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line or cloud of a chart.
+
+    `style` is its place in the palette (colour, dash and symbol change together), the same for one policy on all
+    charts of a page. `mode` is Plotly's: lines, markers, lines+markers. `text` labels points.
+    """
+
+    name: str
+    x: Sequence[Any]
+    y: Sequence[Any]
+    style: int = 0
+    mode: str = "lines"
+    text: Sequence[str] | None = None
+    error_low: Sequence[float] | None = None
+    error_high: Sequence[float] | None = None
+    axis: str = "y"  # y or y2, the one on the right
+    extra: dict[str, Any] = field(default_factory=dict)  # further properties of the Plotly trace
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart with its table: `id` is unique on its page, axis titles carry units."""
+
+    id: str
+    title: str
+    x_title: str
+    y_title: str
+    series: tuple[Series, ...]
+    headers: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    note: str = ""
+    x_log: bool = False
+    y_log: bool = False
+    layout: dict[str, Any] = field(default_factory=dict)  # further properties of the Plotly layout
+
+    @property
+    def data(self) -> str:
+        """The chart as JSON that is safe inside a script element of a page."""
+        found = {
+            "title": self.title,
+            "x": {"title": self.x_title, "log": self.x_log},
+            "y": {"title": self.y_title, "log": self.y_log},
+            "layout": self.layout,
+            "series": [
+                {
+                    "name": one.name,
+                    "x": list(one.x),
+                    "y": list(one.y),
+                    "style": one.style,
+                    "mode": one.mode,
+                    "text": None if one.text is None else list(one.text),
+                    "error": None
+                    if one.error_low is None or one.error_high is None
+                    else [list(one.error_low), list(one.error_high)],
+                    "axis": one.axis,
+                    "extra": one.extra,
+                }
+                for one in self.series
+            ],
+        }
+        return orjson.dumps(found).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,73 @@
+"""The first page: every board with its arms, filters over all of them, and throughput against speed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from harness.pages.boards import Arm, Board
+from harness.pages.charts import Chart, Series
+from harness.pages.render import Writer
+from harness.pages.site import Site
+
+# What the page can be filtered by: the name in the URL, and what it is called.
+FILTERS = {"gpu": "GPU", "model": "Model", "workload": "Workload", "load": "Load", "kind": "Kind", "slo": "SLO"}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter with the values that the runs have."""
+
+    name: str
+    label: str
+    values: tuple[str, ...]
+
+
+def slo_text(slo: dict[str, float]) -> str:
+    """Service levels as text: `ttft_s=1, tpot_s=0.05`, or none."""
+    return ", ".join(f"{name}={limit:g}" for name, limit in sorted(slo.items())) or "none"
+
+
+def facets(board: Board) -> dict[str, str]:
+    """What the filters see of a board."""
+    spec = board.first.run.spec
+    values = (spec.gpu, spec.model, spec.workload, spec.arrival, board.kind, slo_text(spec.slo))
+    return dict(zip(FILTERS, values, strict=True))
+
+
+def write(site: Site, writer: Writer) -> None:
+    """index.html and problems.html."""
+    found = [(board, facets(board)) for board in site.boards]
+    filters = [
+        Filter(name, label, tuple(dict.fromkeys(facet[name] for _, facet in found))) for name, label in FILTERS.items()
+    ]
+    writer.page("index.html", "index.html.j2", boards=found, filters=filters, site=site, pareto=_pareto(site))
+    writer.page("problems.html", "problems.html.j2", site=site)
+
+
+def _pareto(site: Site) -> Chart:
+    """Output tokens a second of one GPU against 1/TPOT, a point an arm; INVALID arms are not drawn."""
+    points: dict[str, list[tuple[Board, Arm]]] = {}
+    for board in site.boards:
+        for arm in board.arms:
+            if arm.level != "INVALID" and {"output_throughput", "tpot_s"} <= arm.values.keys():
+                points.setdefault(arm.policy.partition(":")[0], []).append((board, arm))
+    series = []
+    rows: list[tuple[Any, ...]] = []
+    for style, (policy, some) in enumerate(sorted(points.items())):
+        x = [1 / arm.values["tpot_s"].mean for _, arm in some]
+        y = [arm.values["output_throughput"].mean for _, arm in some]
+        text = [f"{arm.policy} · {b.first.run.spec.gpu} · {b.first.run.spec.workload} · {b.kind}" for b, arm in some]
+        series.append(Series(policy, x, y, style, "markers", text))
+        rows += [(*label.split(" · "), a, b) for label, a, b in zip(text, x, y, strict=True)]
+    return Chart(
+        "pareto",
+        "Throughput of a GPU against the speed that each user sees",
+        "1 / TPOT mean (output tokens per second of one request)",
+        "Output tokens per second of the GPU",
+        tuple(series),
+        ("policy", "GPU", "workload", "kind", "1/TPOT", "output tok/s"),
+        tuple(rows),
+        x_log=True,
+        y_log=True,
+    )

@@ -1,0 +1,79 @@
+// Charts: Plotly's script is fetched when the first chart comes near the view, and each is drawn when it does.
+"use strict";
+(() => {
+  const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon"];
+  const COLOURS = 8;
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const drawn = new Set();
+  let script;
+
+  function plotly(url) {
+    script ??= new Promise((resolve, reject) => {
+      const element = document.createElement("script");
+      element.src = url;
+      element.onload = () => resolve(window.Plotly);
+      element.onerror = reject;
+      document.head.append(element);
+    });
+    return script;
+  }
+
+  function traces(chart, style) {
+    return chart.series.map((one) => {
+      const colour = style(`--s${one.style % COLOURS}`);
+      const trace = {
+        name: one.name, x: one.x, y: one.y, mode: one.mode, type: "scatter", yaxis: one.axis,
+        line: { color: colour, width: 2, dash: DASHES[one.style % DASHES.length] },
+        marker: { color: colour, size: 9, symbol: SYMBOLS[one.style % SYMBOLS.length], line: { color: style("--back"), width: 1 } },
+        hoverlabel: { bgcolor: style("--panel"), bordercolor: colour, font: { color: style("--text") } },
+        ...one.extra,
+      };
+      // Plotly reads a little HTML in texts; what a run is called is no HTML.
+      const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+      trace.name = plain(one.name);
+      if (one.text) { trace.text = one.text.map(plain); trace.hovertemplate = "%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>"; }
+      if (one.error) trace.error_y = { type: "data", symmetric: false, array: one.error[1], arrayminus: one.error[0], color: colour };
+      return trace;
+    });
+  }
+
+  function axis(one, style) {
+    return {
+      title: { text: one.title, standoff: 8 }, type: one.log ? "log" : undefined, gridcolor: style("--line"),
+      linecolor: style("--quiet"), zerolinecolor: style("--line"), color: style("--text"), automargin: true,
+    };
+  }
+
+  async function draw(element) {
+    const chart = JSON.parse(document.getElementById(`${element.dataset.chart}-data`).textContent);
+    const Plotly = await plotly(element.dataset.script);
+    const computed = getComputedStyle(document.documentElement);
+    const style = (name) => computed.getPropertyValue(name).trim();
+    const layout = {
+      paper_bgcolor: style("--back"), plot_bgcolor: style("--back"), margin: { l: 64, r: 16, t: 8, b: 56 },
+      font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: style("--text") },
+      xaxis: axis(chart.x, style), yaxis: axis(chart.y, style), hovermode: "closest",
+      legend: { orientation: "h", y: -0.25, font: { color: style("--text") } }, showlegend: chart.series.length > 1,
+      ...chart.layout,
+    };
+    await Plotly.react(element, traces(chart, style), layout, { displaylogo: false, responsive: true, displayModeBar: false });
+    drawn.add(element);
+    element.dataset.drawn = "yes";
+  }
+
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      seen.unobserve(entry.target);
+      draw(entry.target);
+    }
+  }, { rootMargin: "200px" });
+  for (const element of document.querySelectorAll("[data-chart]")) {
+    element.hidden = false;
+    seen.observe(element);
+  }
+  dark.addEventListener("change", () => drawn.forEach(draw));
+  // Other scripts change a chart's data (a price moved) and have it drawn again.
+  window.benchCharts = { redraw: (id) => { const one = document.querySelector(`[data-chart="${id}"]`); if (drawn.has(one)) draw(one); } };
+})();

@@ -1,0 +1,93 @@
+// Filters and sorting. What is chosen stands in the URL, so that a link shows what its sender saw.
+"use strict";
+(() => {
+  const boards = [...document.querySelectorAll("section.board")];
+  const form = document.getElementById("filters");
+  const state = () => new URLSearchParams(location.search);
+
+  function remember(params, replace) {
+    const text = params.toString();
+    const url = location.pathname + (text ? "?" + text : "") + location.hash;
+    history[replace ? "replaceState" : "pushState"](null, "", url);
+  }
+
+  function sorted(table, key, direction) {
+    const headers = [...table.tHead.rows[0].cells];
+    const column = headers.findIndex((header) => header.dataset.key === key);
+    for (const header of headers) header.removeAttribute("aria-sort");
+    const body = table.tBodies[0];
+    const rows = [...body.rows];
+    rows.forEach((row, place) => { row.dataset.place ??= place; });
+    if (column < 0) {
+      rows.sort((a, b) => a.dataset.place - b.dataset.place);
+    } else {
+      headers[column].setAttribute("aria-sort", direction === "asc" ? "ascending" : "descending");
+      const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent.trim();
+      const sign = direction === "asc" ? 1 : -1;
+      rows.sort((a, b) => {
+        // What is INVALID or has no number stays below, whichever way the rest is sorted.
+        const rank = a.classList.contains("unranked") - b.classList.contains("unranked");
+        if (rank) return rank;
+        const [x, y] = [value(a), value(b)];
+        if ((x === "") !== (y === "")) return x === "" ? 1 : -1;
+        const numeric = Number(x) - Number(y);
+        return sign * (Number.isNaN(numeric) ? x.localeCompare(y) : numeric) || a.dataset.place - b.dataset.place;
+      });
+    }
+    body.append(...rows);
+  }
+
+  function show() {
+    const params = state();
+    if (form) {
+      let shown = 0;
+      for (const select of form.querySelectorAll("select")) {
+        const wanted = params.get(select.name) ?? "";
+        select.value = [...select.options].some((option) => option.value === wanted) ? wanted : "";
+      }
+      const chosen = [...form.querySelectorAll("select")].filter((select) => select.value);
+      for (const board of boards) {
+        board.hidden = chosen.some((select) => board.dataset[select.name] !== select.value);
+        shown += !board.hidden;
+      }
+      document.getElementById("shown").textContent = `${shown} of ${boards.length} tables shown`;
+    }
+    const [key, direction] = (params.get("sort") ?? "").split("-");
+    for (const table of document.querySelectorAll("table.sortable")) sorted(table, key, direction);
+  }
+
+  for (const header of document.querySelectorAll("table.sortable thead th[data-key]")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...header.childNodes);
+    header.append(button);
+    button.addEventListener("click", () => {
+      const params = state();
+      const [key, direction] = (params.get("sort") ?? "").split("-");
+      const mine = key === header.dataset.key;
+      if (mine && direction === "asc") params.delete("sort");
+      else params.set("sort", `${header.dataset.key}-${mine ? "asc" : "desc"}`);
+      remember(params);
+      show();
+    });
+  }
+  if (form) {
+    form.hidden = false;
+    form.addEventListener("change", (event) => {
+      const params = state();
+      if (event.target.value) params.set(event.target.name, event.target.value);
+      else params.delete(event.target.name);
+      remember(params);
+      show();
+    });
+    form.addEventListener("reset", (event) => {
+      event.preventDefault();
+      const params = state();
+      for (const select of form.querySelectorAll("select")) params.delete(select.name);
+      remember(params);
+      show();
+    });
+  }
+  addEventListener("popstate", show);
+  show();
+})();
