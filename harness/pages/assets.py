@@ -21,3 +21,10 @@ def plotly_script() -> bytes:
     import importlib.resources
 
     return (importlib.resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+
+
+def changes_file() -> Path | None:
+    """CHANGELOG.md of the checkout or the package, None where neither has one."""
+    here = Path(__file__).resolve().parent
+    found = (here / "site" / "CHANGELOG.md", here.parents[1] / "CHANGELOG.md")
+    return next((path for path in found if path.is_file()), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,17 @@ class Writer:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
+        self.written += 1
+
+    def copy(self, name: str, source: Path) -> None:
+        """Puts a copy of a file at a path under the site, unless one of the same size and time is there."""
+        path = self.out / name
+        self._kept.add(path)
+        there, here = path.stat() if path.is_file() else None, source.stat()
+        if there and (there.st_size, there.st_mtime_ns) == (here.st_size, here.st_mtime_ns):
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, path)
         self.written += 1
 
     def sweep(self) -> None:
