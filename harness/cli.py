@@ -357,8 +357,9 @@ def list_policies(as_json: bool) -> None:
     """List the policies with their options and where they come from."""
     from harness.catalogs import policies_document
     from policies.catalog import POLICIES
+    from policies.offline import OFFLINE
 
-    _print_catalog(policies_document(POLICIES), "policies", as_json)
+    _print_catalog(policies_document(POLICIES, OFFLINE), "policies", as_json)
 
 
 @bench.command(name="workloads")
