@@ -12,12 +12,17 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from policies.catalog import PolicyEntry
+    from policies.offline import OfflineEntry
     from workloads.catalog import WorkloadEntry
 
 
-def policies_document(catalog: Mapping[str, PolicyEntry]) -> list[dict[str, Any]]:
-    """An entry a policy: name, summary, source, options."""
-    return [_entry(one) for one in catalog.values()]
+def policies_document(
+    catalog: Mapping[str, PolicyEntry], offline: Mapping[str, OfflineEntry] | None = None
+) -> list[dict[str, Any]]:
+    """An entry a policy: name, summary, source, options; last those that only the token-step model has."""
+    only = [_entry(one) for name, one in (offline or {}).items() if name not in catalog]
+    told = [entry | {"summary": f"{entry['summary']} (--engine tokenstep only)"} for entry in only]
+    return [_entry(one) for one in catalog.values()] + told
 
 
 def workloads_document(catalog: Mapping[str, WorkloadEntry]) -> list[dict[str, Any]]:
@@ -25,7 +30,7 @@ def workloads_document(catalog: Mapping[str, WorkloadEntry]) -> list[dict[str, A
     return [_entry(one) for one in catalog.values()]
 
 
-def _entry(one: PolicyEntry | WorkloadEntry) -> dict[str, Any]:
+def _entry(one: PolicyEntry | OfflineEntry | WorkloadEntry) -> dict[str, Any]:
     options = [{"name": option.name, "default": option.default, "help": option.help} for option in one.options]
     return {"name": one.name, "summary": one.summary, "source": one.source, "options": options}
 

@@ -54,10 +54,10 @@ def bench() -> None:
 @click.option("--policy", "policies", multiple=True, metavar="P[,P…]", help="`bench policies` lists them.")
 @click.option("--workload", "workloads", multiple=True, metavar="W", help="`bench workloads` lists them.")
 @click.option("--model", help="The model served.  [default: Qwen/Qwen3-8B; the server's own with --url]")
-@click.option("--engine", default="auto", metavar="ENGINE", help="auto, simulated or endpoint.")
+@click.option("--engine", default="auto", metavar="ENGINE", help="auto, simulated, tokenstep or endpoint.")
 @click.option("--concurrency", type=click.IntRange(1, 10**9), help="Closed loop: requests in flight.  [default: 2048]")
 @click.option("--rate", type=float, help="Open loop: requests per second.")
-@click.option("--arrival", metavar="A", help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…")
+@click.option("--arrival", metavar="A", help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…, offline")
 @click.option(
     "--requests", type=click.IntRange(1, 20_000_000), help="Requests a run.  [default: 4000, or all of a shorter file]"
 )
@@ -66,7 +66,7 @@ def bench() -> None:
 @click.option("--kv-tokens", type=click.IntRange(1, 10**9), help="KV-cache capacity.  [default: from the profile]")
 @click.option("--max-model-len", type=click.IntRange(2), default=40960, help="Longest prompt plus output, tokens.")
 @click.option("--watermark", type=FiniteRange(0, 0.5), default=0.0, help="Share of KV kept free at admission.")
-@click.option("--cost-model", default="auto", metavar="MODEL", help="auto, linear or roofline.")
+@click.option("--cost-model", default="auto", metavar="MODEL", help="auto, linear, roofline or tokenstep:….")
 @click.option("--repeat", type=click.IntRange(1, 1000), default=1, help="Repeats, each with the next seed.")
 @click.option("--seed", type=click.IntRange(0, 2**53), default=0, help="Seed of the first repeat.")
 @click.option("--slo", metavar="METRIC=S,…", help="Limits for goodput, such as ttft_s=1,tpot_s=0.05.")
@@ -307,14 +307,59 @@ def info(workload: str, model: str, as_json: bool) -> None:
         plain_console().print(info_table(document))
 
 
+@bench.group()
+def reproduce() -> None:
+    """Make published results again, beside what was published."""
+
+
+@reproduce.command(name="isjl-tables")
+@click.option("--seeds", type=click.IntRange(1, 1000), default=5, help="Samples of lengths to average over.")
+@click.option("--reference", type=click.Path(path_type=Path), help="The published tables.  [default: our own copy]")
+@JSON
+def isjl_tables(seeds: int, reference: Path | None, as_json: bool) -> None:
+    """Tables 1 to 3 of arXiv 2608.02244 (LJF and ISJL) on the token-step model."""
+    import orjson
+
+    from harness.reproduce.isjl_published import published
+    from harness.reproduce.isjl_tables import tables_again
+    from harness.reproduce.isjl_text import tables_text
+
+    printed = published(reference)
+    again = tables_again(printed, seeds)
+    if as_json:
+        tables = {name: [row.to_dict() for row in rows] for name, rows in again.items()}
+        click.echo(orjson.dumps({"source": printed.source, "seeds": seeds, "tables": tables}))
+    else:
+        click.echo(tables_text(again, printed.source, seeds))
+
+
+@reproduce.command(name="competitive-ratio")
+@click.option("--longest", type=int, default=8, help="o_1, tokens; α takes every value below it.")
+@click.option("--requests", type=int, default=5, help="Most requests of an instance.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the worst cases as CSV.")
+@JSON
+def competitive(longest: int, requests: int, as_csv: bool, as_json: bool) -> None:
+    """The competitive ratio that arXiv 2608.02244 states, beside the worst of all small instances."""
+    import orjson
+
+    from harness.reproduce.competitive import ratio_csv, ratio_document, ratio_text, worst_cases
+
+    found = worst_cases(longest, requests)
+    if as_json:
+        click.echo(orjson.dumps(ratio_document(found)))
+    else:
+        click.echo(ratio_csv(found) if as_csv else ratio_text(found, longest, requests), nl=not as_csv)
+
+
 @bench.command(name="policies")
 @JSON
 def list_policies(as_json: bool) -> None:
     """List the policies with their options and where they come from."""
     from harness.catalogs import policies_document
     from policies.catalog import POLICIES
+    from policies.offline import OFFLINE
 
-    _print_catalog(policies_document(POLICIES), "policies", as_json)
+    _print_catalog(policies_document(POLICIES, OFFLINE), "policies", as_json)
 
 
 @bench.command(name="workloads")

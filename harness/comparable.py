@@ -186,6 +186,9 @@ def refusal(runs: Sequence[Run]) -> tuple[str, str] | None:
         if run.level == "INVALID":
             reasons = run.manifest.get("verdict", {}).get("reasons") or ["INVALID: no verdict"]
             return "not compared: INVALID", f"{short(run.spec.policy)} is {_why(reasons[0])}"
+    engines = {run.spec.engine for run in runs}
+    if "tokenstep" in engines and len(engines) > 1:
+        return "not ranked", "the token-step model counts steps of its own: never ranked against another engine"
     kinds = sorted({run.kind for run in runs})
     if len(kinds) > 1:
         return "not ranked", f"{' against '.join(kinds)} is never ranked"

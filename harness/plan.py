@@ -12,6 +12,7 @@ from harness.measure.metrics import SLO_METRICS
 from harness.profiles import load_gpu, load_model
 from harness.runspec import RunSpec
 from policies.catalog import canonical_policy
+from policies.offline import canonical_offline
 from workloads import options
 from workloads.arrivals import Arrival, Closed, parse_arrival
 from workloads.catalog import canonical_workload
@@ -65,9 +66,10 @@ def read_policy(text: str) -> tuple[str, dict[str, str]]:
     return name.strip(), given
 
 
-def canonical_policies(texts: Sequence[str]) -> list[str]:
+def canonical_policies(texts: Sequence[str], engine: str = "auto") -> list[str]:
     """The policies asked for in canonical form, each once, in the order given."""
-    return _once([canonical_policy(*read_policy(text)) for text in split_policies(texts)])
+    canonical = canonical_offline if engine == "tokenstep" else canonical_policy
+    return _once([canonical(*read_policy(text)) for text in split_policies(texts)])
 
 
 def dropped(given: Sequence[str], kept: Sequence[str]) -> list[str]:
@@ -152,7 +154,7 @@ def _names(asked: Asked) -> tuple[list[str], list[str], str]:
             )
         return gpus, policies, asked.template.model
     gpus = _once([gpu if gpu.endswith(".toml") else load_gpu(gpu).name for gpu in asked.gpus])
-    return gpus, canonical_policies(asked.policies), load_model(asked.template.model).name
+    return gpus, canonical_policies(asked.policies, asked.template.engine), load_model(asked.template.model).name
 
 
 def _once(names: list[str]) -> list[str]:

@@ -18,6 +18,7 @@ from harness.console import plain_console
 from harness.document import mixed_share, run_table
 from harness.engines.base import Status
 from harness.engines.simulated import Simulated
+from harness.engines.tokenstep import TokenStep
 from harness.errors import USER_ERRORS, Interrupted, RunFailed, UserError
 from harness.measure.verdict import LEVELS, verdict_so_far
 from harness.plan import ENGINES, Asked, canonical_policies, dropped, plan_runs, read_arrival, read_slo, split_policies
@@ -26,13 +27,15 @@ from harness.run import MakeEngine, Prepared, prepare, rows_of, run
 from harness.runs import Run
 from harness.runspec import RunSpec
 from harness.words import words
+from workloads.arrivals import Offline
 
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
 NOT_BUILT = {
     "vllm": "starting real vLLM",
     "emulated": "vLLM's own scheduler in virtual time",
-    "tokenstep": "the token-step model",
 }
+# What replays where no server does.
+MAKE: dict[str, MakeEngine] = {"simulated": Simulated, "tokenstep": TokenStep}
 EXAMPLES = {"gpus": "gpu l40s", "policies": "policy v1,ebplus", "workloads": "workload sharegpt"}
 
 
@@ -53,7 +56,7 @@ def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> A
         policy="",
         workload="",
         engine=engine,
-        arrival=read_arrival(options["arrival"], options["rate"], options["concurrency"]).canonical,
+        arrival=_arrival(options, engine),
         slots=options["slots"],
         token_budget=options["token_budget"],
         seed=options["seed"],
@@ -67,6 +70,14 @@ def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> A
     )
     gpus = tuple(gpu for text in options["gpus"] for gpu in text.split(","))
     return Asked(gpus, options["policies"], options["workloads"], template, options["requests"], options["repeat"])
+
+
+def _arrival(options: dict[str, Any], engine: str) -> str:
+    """The arrival asked for; all requests at once where nothing is said to the token-step model."""
+    given = options["arrival"], options["rate"], options["concurrency"]
+    if engine == "tokenstep" and given == (None, None, None):
+        return Offline().canonical
+    return read_arrival(*given).canonical
 
 
 def engine_of(options: dict[str, Any]) -> str:
@@ -83,19 +94,19 @@ def engine_of(options: dict[str, Any]) -> str:
         return "simulated" if options["url"] is None else "endpoint"
     if engine == "endpoint" and options["url"] is None:
         raise UserError("--engine endpoint needs --url, such as --url http://127.0.0.1:8000")
-    if engine == "simulated" and options["url"] is not None:
-        raise UserError("--url goes with --engine endpoint; the virtual-time engine drives no server")
+    if engine in MAKE and options["url"] is not None:
+        raise UserError(f"--url goes with --engine endpoint; --engine {engine} drives no server")
     return engine
 
 
 class RunSession:
     """Runs what was asked for; Ctrl-C ends the run under way readably, a second one at once."""
 
-    def __init__(self, asked: Asked, out: Path, quiet: bool, make: MakeEngine = Simulated) -> None:
+    def __init__(self, asked: Asked, out: Path, quiet: bool, make: MakeEngine | None = None) -> None:
         self.interrupted = False
         self.failure: Exception | None = None
         self._out = out
-        self._make = make
+        self._make = make or MAKE[asked.template.engine]
         self._console = plain_console(stderr=True)
         self._quiet = quiet
         self.specs = plan_runs(asked, lambda workload: rows_of(workload, asked.template.model))
@@ -103,7 +114,7 @@ class RunSession:
         self.policies = list(dict.fromkeys(spec.policy for spec in self.specs))
         if asked.template.engine != "endpoint":
             # The order in which they were given decides which one the others are held against.
-            self.policies = canonical_policies(asked.policies)
+            self.policies = canonical_policies(asked.policies, asked.template.engine)
 
     def warn(self, lines: list[str]) -> None:
         """Says what a user should know before the run begins."""

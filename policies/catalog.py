@@ -6,7 +6,7 @@ import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from policies.controller import ControlOptions, FixedController, OnlineController
 from policies.core import Policy, PolicyError
@@ -48,6 +48,21 @@ class PolicyEntry:
     source: str
     options: tuple[Option, ...]
     make: Callable[[dict[str, Any], Setting], Policy]
+
+
+class Entry(Protocol):
+    """What reading a policy's options takes of its entry, in this catalog or another (`policies.offline`)."""
+
+    @property
+    def name(self) -> str:
+        """The canonical name."""
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """What may follow the name."""
+
+
+AnEntry = TypeVar("AnEntry", bound=Entry)
 
 
 def _share(name: str, default: float | None, help_: str) -> Option:
@@ -196,18 +211,29 @@ def _nearest(word: str, known: list[str]) -> str:
     return f"did you mean {close[0]}? " if close else ""
 
 
+# Schedules made of all requests at once: no engine that meets them one by one can follow them.
+OFFLINE_ONLY = ("isjl-best", "isjl-paper")
+
+
 def find_policy(name: str) -> PolicyEntry:
     """The catalog's entry; PolicyError with the nearest name where there is none."""
+    if name.lower() in OFFLINE_ONLY:
+        raise PolicyError(f"{name} plans all requests at once, before any runs: it needs --engine tokenstep")
+    return find_entry(name, POLICIES)
+
+
+def find_entry(name: str, catalog: Mapping[str, AnEntry]) -> AnEntry:
+    """A catalog's entry; PolicyError with the nearest name where there is none."""
     name = ALIASES.get(name.lower(), name.lower())
-    if name not in POLICIES:
-        known = [*POLICIES, *ALIASES]
+    if name not in catalog:
+        known = [*catalog, *(alias for alias, meant in ALIASES.items() if meant in catalog)]
         raise PolicyError(f"unknown policy {name!r}: {_nearest(name, known)}known are {', '.join(known)}")
-    return POLICIES[name]
+    return catalog[name]
 
 
-def read_options(name: str, given: Mapping[str, str]) -> dict[str, Any]:
+def read_options(name: str, given: Mapping[str, str], entry: Entry | None = None) -> dict[str, Any]:
     """Every option of the policy, the given ones read and checked; PolicyError names the option and what it must be."""
-    entry = find_policy(name)
+    entry = entry or find_policy(name)
     known = {option.name: option for option in entry.options}
     for key in given:
         if key not in known:
@@ -232,12 +258,16 @@ def read_options(name: str, given: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def canonical_policy(name: str, given: Mapping[str, str]) -> str:
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def canonical_policy(name: str, given: Mapping[str, str], entry: Entry | None = None) -> str:
     """The policy as one string: options in alphabetical order, defaults left out, aliases resolved (v0 = eb:k=1)."""
-    entry = find_policy(name)
-    values = read_options(name, given)
+    entry = entry or find_policy(name)
+    values = read_options(name, given, entry)
     defaults = {option.name: option.default for option in entry.options}
-    changed = [f"{key}={values[key]}" for key in sorted(values) if values[key] != defaults[key]]
+    changed = [f"{key}={_shown(values[key])}" for key in sorted(values) if values[key] != defaults[key]]
     text = f"{entry.name}:{','.join(changed)}" if changed else entry.name
     return "v0" if text == "eb:k=1" else text
 

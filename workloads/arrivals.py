@@ -1,4 +1,4 @@
-"""When requests are due: closed loop, processes with a rate, the trace's own times, ramps and phases.
+"""When requests are due: closed loop, processes with a rate, the trace's own times, ramps and phases, all at once.
 
 Open-loop processes are one unit-rate process S_1 < S_2 < … (a request's gap before it, so nothing is due at
 0) put through the inverse of the integrated rate, due = Λ⁻¹(S), in closed form. Only + − × / and √ follow
@@ -22,6 +22,7 @@ from workloads.processes import (
     Constant,
     FromTrace,
     Gamma,
+    Offline,
     Phases,
     Poisson,
     Ramp,
@@ -38,6 +39,7 @@ __all__ = [
     "Constant",
     "FromTrace",
     "Gamma",
+    "Offline",
     "Phases",
     "Poisson",
     "Ramp",
@@ -136,6 +138,8 @@ def schedule(arrival: Arrival, trace: Trace, seed: int) -> Stream:
     """
     if isinstance(arrival, Closed):
         return Stream(trace, arrival, None)
+    if isinstance(arrival, Offline):
+        return Stream(trace, arrival, np.zeros(len(trace), dtype=np.int64))
     with np.errstate(over="ignore", invalid="ignore"):
         due_s = _due_s(arrival, trace, seed)
     if not due_s[-1] <= LONGEST_S:

@@ -28,7 +28,8 @@ class _Canonical:
     def canonical(self) -> str:
         """The arrival as text that `parse_arrival` reads back as itself."""
         told = {f.name.rstrip("_"): getattr(self, f.name) for f in fields(self)}
-        return f"{NAMES[type(self)]}:{','.join(f'{key}={_text(told[key])}' for key in sorted(told))}"
+        options_ = ",".join(f"{key}={_text(told[key])}" for key in sorted(told))
+        return f"{NAMES[type(self)]}:{options_}" if told else NAMES[type(self)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,12 @@ class Phases(_Canonical):
     seconds: tuple[float, ...]
 
 
-Arrival = Closed | Poisson | Constant | Gamma | FromTrace | Ramp | Phases
+@dataclass(frozen=True, slots=True)
+class Offline(_Canonical):
+    """Every request is due at 0."""
+
+
+Arrival = Closed | Poisson | Constant | Gamma | FromTrace | Ramp | Phases | Offline
 NAMES: dict[type, str] = {
     Closed: "closed",
     Poisson: "poisson",
@@ -93,6 +99,7 @@ NAMES: dict[type, str] = {
     FromTrace: "trace",
     Ramp: "ramp",
     Phases: "phases",
+    Offline: "offline",
 }
 _RATE = Option("rate", float, 0.0, "requests per second")
 ARRIVALS: dict[str, tuple[Option, ...]] = {
@@ -114,6 +121,7 @@ ARRIVALS: dict[str, tuple[Option, ...]] = {
         Option("rates", str, None, "one rate a phase: rates=5/50/5"),
         Option("seconds", str, None, "one length a phase: seconds=60/30/60"),
     ),
+    "offline": (),
 }
 
 
@@ -212,5 +220,7 @@ def parse_arrival(text: str, *, rate: float | None = None, concurrency: int | No
             _bounded(text, "from", values["from"], MOST_PER_S)
             _positive(text, "to", values["to"], MOST_PER_S)
             return Ramp(values["from"], values["to"], _positive(text, "seconds", values["seconds"], LONGEST_S))
+        case "offline":
+            return Offline()
         case _:
             return _phases(shown(text, 120), values)

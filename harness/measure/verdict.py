@@ -119,6 +119,8 @@ def _steady(evidence: Evidence) -> float | str:
 def _backlog(evidence: Evidence) -> float | str:
     if is_closed_loop(evidence.spec):
         return "a closed loop sends only as fast as it is served"
+    if evidence.spec.arrival == "offline":
+        return "offline every request waits from the start"
     requests = evidence.measured.requests
     order = np.argsort(requests.due, kind="stable")
     waited = (requests.first - requests.due)[order][(requests.first != MISSING)[order]] / 1e9

@@ -34,10 +34,10 @@ def request_batch(chunk: Chunk, trace: Trace, limits: EngineLimits) -> pa.Record
         "output_tokens": column["output_tokens"],
         "preemptions": column["preemptions"],
         "token_gaps_s": _gaps(chunk, rows),
-        "finish": _names(column["finish"], FINISHES),
+        "finish": to_names(column["finish"], FINISHES),
         "error": _errors(rows, too_long, trace, limits),
     }
-    return _batch(values, REQUESTS, len(rows))
+    return to_batch(values, REQUESTS, len(rows))
 
 
 def step_batch(chunk: Chunk) -> pa.RecordBatch:
@@ -52,7 +52,7 @@ def step_columns(column: dict[str, Ints], states: list[PolicyState]) -> dict[str
     del values["t"], values["duration"], values["state"]
     values["t_s"] = column["t"] / 1e9
     values["duration_s"] = column["duration"] / 1e9
-    values["phase"] = _names(column["phase"], PHASES)
+    values["phase"] = to_names(column["phase"], PHASES)
     values.update(_states(column["state"], states))
     return values
 
@@ -83,7 +83,8 @@ def _states(which: Ints, states: list[PolicyState]) -> dict[str, object]:
     return columns
 
 
-def _names(codes: Ints, names: tuple[str, ...]) -> pa.DictionaryArray:
+def to_names(codes: Ints, names: tuple[str, ...]) -> pa.DictionaryArray:
+    """Places in `names` as a column of names."""
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8)), pa.array(names))
 
 
@@ -110,7 +111,8 @@ def _errors(rows: Ints, too_long: npt.NDArray[np.bool_], trace: Trace, limits: E
     return pa.array(reasons, pa.string())
 
 
-def _batch(values: dict[str, object], schema: pa.Schema, length: int) -> pa.RecordBatch:
+def to_batch(values: dict[str, object], schema: pa.Schema, length: int) -> pa.RecordBatch:
+    """Columns by name, None for all null, as a batch of the schema."""
     arrays = []
     for column in schema:
         value = values[column.name]
