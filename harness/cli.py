@@ -36,6 +36,7 @@ class FiniteRange(click.FloatRange):
 
 
 LEVELS = click.Choice(["VALID", "DEGRADED"])
+ALPHA = click.option("--alpha", type=FiniteRange(0), help="Gap in tokens that fairness is held against.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 
 
@@ -70,6 +71,7 @@ def bench() -> None:
 @click.option("--repeat", type=click.IntRange(1, 1000), default=1, help="Repeats, each with the next seed.")
 @click.option("--seed", type=click.IntRange(0, 2**53), default=0, help="Seed of the first repeat.")
 @click.option("--slo", metavar="METRIC=S,…", help="Limits for goodput, such as ttft_s=1,tpot_s=0.05.")
+@ALPHA
 @click.option("--max-duration", type=FiniteRange(0, min_open=True), help="Seconds after which nothing is sent.")
 @click.option("--url", help="Endpoint: an OpenAI-compatible server, such as http://127.0.0.1:8000.")
 @click.option("--api", type=click.Choice(["completions", "chat"]), default="completions", help="Endpoint: which API.")
@@ -174,7 +176,8 @@ def mock_server(**options: Any) -> None:
 @click.option("--baseline", metavar="POLICY", help="The policy that is A.  [default: the first arm]")
 @click.option("--allow", default="", metavar="NAME,…", help="What may differ besides the policy: model,gpu,trace,…")
 @click.option("--fail-on", "conditions", multiple=True, metavar="COND", help="Exit 1 on this: output_throughput<-5%.")
-@click.option("--percentiles", is_flag=True, help="Show p50, p90 and p95 as well.")
+@click.option("--percentiles", is_flag=True, help="Show p50, p90, p95, KV footprints and time-weighted fairness too.")
+@ALPHA
 @JSON
 def compare(
     dirs: tuple[Path, ...],
@@ -182,6 +185,7 @@ def compare(
     allow: str,
     conditions: tuple[str, ...],
     percentiles: bool,
+    alpha: float | None,
     as_json: bool,
 ) -> None:
     """Compare run directories: the first arm is A, each other arm B.
@@ -210,7 +214,7 @@ def compare(
             f"{', '.join(map(str, dirs))}: only one arm ({first[0].spec.policy}): name runs of two policies to compare"
         )
     allowed = frozenset(name.strip() for name in allow.split(",") if name.strip())
-    comparisons = [compare_runs(first, other, allowed) for other in others]
+    comparisons = [compare_runs(first, other, allowed, alpha) for other in others]
     if as_json:
         documents = [comparison.to_dict() for comparison in comparisons]
         # Two arms are the usual case and make one document; more make a list of them.
@@ -225,15 +229,21 @@ def compare(
 @bench.command()
 @click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--require-verdict", type=LEVELS, help="Exit with 1 where a run's verdict is worse.")
+@ALPHA
 @JSON
-def show(dirs: tuple[Path, ...], require_verdict: str | None, as_json: bool) -> None:
-    """Show runs: what they were, how far to trust them, and every metric."""
+def show(dirs: tuple[Path, ...], require_verdict: str | None, alpha: float | None, as_json: bool) -> None:
+    """Show runs: what they were, how far to trust them, and every metric.
+
+    With --alpha the share of violations and the excess are taken from the step log again; no file changes.
+    """
     from harness.console import plain_console
-    from harness.document import show_table
+    from harness.document import at_alpha, show_table
     from harness.runs import find_runs, load_run
 
     paths = [path for given in dirs for path in (find_runs(given) if given.is_dir() else [given]) or [given]]
     runs = [load_run(path) for path in paths]
+    if alpha is not None:
+        runs = [at_alpha(one, alpha) for one in runs]
     if as_json:
         _print_json(runs)
     else:
