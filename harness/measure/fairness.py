@@ -7,6 +7,7 @@ charged, Q = Σ r what it holds, E = K - Q the externality (arXiv 2608.02244, th
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -228,14 +229,18 @@ def estimates(steps: Any, variant: str, state: Fairness, alpha: float | None, ov
 
 
 def alpha_of(spec: RunSpec) -> float | None:
-    """The α that a run's gaps are held against: that of the spec, else of its policy (`isjl:alpha=…`), else None."""
-    if spec.alpha is not None:
-        return spec.alpha
-    found = _ALPHA.match(spec.policy)
+    """The α that a run's gaps are held against: that of the spec, else of its policy, None without either."""
+    return spec.alpha if spec.alpha is not None else alpha_of_policy(spec.policy)
+
+
+def alpha_of_policy(policy: str) -> float | None:
+    """The α that a policy keeps to (`isjl:alpha=100`), None where it has none."""
+    found = _ALPHA.match(policy)
     try:
-        return float(found[1]) if found else None
+        alpha = float(found[1]) if found else math.nan
     except ValueError:
         return None
+    return alpha if math.isfinite(alpha) else None
 
 
 def dot(a: Ints, b: Ints) -> int:

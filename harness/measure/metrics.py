@@ -212,9 +212,7 @@ PROFITS: dict[str, Metric] = {
     )
 }
 
-METRICS: dict[str, Metric] = (
-    {metric.name: metric for metric in _TABLE} | FAIRNESS | PROFITS
-)
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE} | FAIRNESS | PROFITS
 
 # Latencies of a single request that a service level can bound.
 SLO_METRICS = ("ttft_s", "ttft_from_sent_s", "tpot_s", "e2el_s")
