@@ -42,6 +42,7 @@ soak: .venv/dev
 bench: .venv/dev
 	$(RUN)/python tests/bench/simulate.py
 	$(RUN)/python tests/bench/tokenize_sharegpt.py
+	$(RUN)/python tests/bench/fairness.py
 	$(RUN)/python tests/bench/startup.py
 
 clean:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.comparable import arms, differences, short
-from harness.document import at_alpha, run_document
+from harness.document import at_alpha, is_twin, run_document
 from harness.errors import UserError
 from harness.measure.columns import NANOSECONDS, Requests
 from harness.measure.fairness import COLUMNS, Fairness, alpha_of_policy, fairness, merge
@@ -25,6 +25,7 @@ from harness.measure.profit import (
     profit_tokenstep,
     rate,
     revenue,
+    share_over,
 )
 from harness.runs import Run
 
@@ -75,13 +76,14 @@ def profit(
 ) -> Profit:
     """Profits and curves of runs; `prices` maps the place of a run in `runs` to its prices, none without.
 
-    `baseline` names the policy that break-even is held against. UserError where no profit can be computed.
+    `baseline` names the policy that break-even is held against; `alpha` is what gaps are, where not the run's own
+    or its policy's. UserError where no profit can be computed.
     """
     prices = prices or {}
     place = {id(run): i for i, run in enumerate(runs)}
     rows = []
     for arm in arms(runs):
-        accounts = tuple(_account(run, FOOTPRINTS[footprint], prices.get(place[id(run)])) for run in arm)
+        accounts = tuple(_account(run, FOOTPRINTS[footprint], prices.get(place[id(run)]), alpha) for run in arm)
         rows.append(Row(tuple(arm), accounts, functools.reduce(_together, accounts)))
     if all(row.total.fairness is None for row in rows) and not prices:
         raise UserError(
@@ -94,12 +96,12 @@ def profit(
     ]
     if not prices:
         notes.append("no profit in money without --price-in, --price-out and --gpu-hour (or --prices profile)")
-    found, base, why = _curves(rows, constants, alpha, baseline)
+    found, base, why = _curves(rows, constants, baseline)
     return Profit(tuple(rows), constants, footprint, alpha, base, found, (*notes, *why))
 
 
 def _curves(
-    rows: Sequence[Row], constants: TokenStep, alpha: float | None, baseline: str
+    rows: Sequence[Row], constants: TokenStep, baseline: str
 ) -> tuple[dict[str, Any] | None, Row | None, list[str]]:
     """The curves of the rows that may stand in one, the row that is the baseline, and what to say."""
     notes = [f"{short(row.runs[0].spec.policy)} is INVALID: shown, in no curve" for row in rows if not row.valid]
@@ -115,16 +117,18 @@ def _curves(
     if base is None and len(ranked) > 1:
         notes.append(f"no break-even: none of the runs has the policy {baseline} (--baseline names another)")
     totals = [row.total for row in ranked]
-    return curves(totals, constants, base.total if base else None, alpha), base, notes
+    return curves(totals, constants, base.total if base else None), base, notes
 
 
-def _account(run: Run, variant: str, prices: Prices | None) -> Account:
+def _account(run: Run, variant: str, prices: Prices | None, against: float | None) -> Account:
     if run.kind == "reported":
         raise UserError(f"{run.path}: reported figures come without the records that a profit is made from")
     requests = Requests.of(run.requests())
     start, end = span(requests)
     steps = run.steps()
     alpha = 0.0 if run.spec.policy == "ljf" else alpha_of_policy(run.spec.policy)
+    if against is None:
+        against = alpha if run.spec.alpha is None else run.spec.alpha
     return Account(
         policy=run.spec.policy,
         alpha=alpha,
@@ -133,6 +137,7 @@ def _account(run: Run, variant: str, prices: Prices | None) -> Account:
         output_tokens=int(requests.output_tokens[requests.completed].sum()),
         seconds=(end - start) / NANOSECONDS,
         fairness=None if steps is None else fairness(steps, variant),
+        against=against,
         prices=prices,
     )
 
@@ -204,21 +209,27 @@ def profit_table(found: Profit) -> RenderableType:
     from rich.text import Text
 
     rows = sorted(found.rows, key=lambda row: (row.total.alpha is None, row.total.alpha or 0.0))
+    kinds = " and ".join(
+        sorted({run.kind + (", twin lengths" if is_twin(run) else "") for r in rows for run in r.runs})
+    )
+    k = found.constants
     parts: list[RenderableType] = []
     if any(row.total.fairness for row in rows):
-        parts.append(_tokenstep_table(found, rows))
+        told = f"ρ0 {k.rho0:g}, τ {k.tau:g}, c {k.c:g}, {found.footprint} counts"
+        parts += [Text(f"{kinds}: token-step profit Π in units of its own ({told})"), _tokenstep_table(found, rows)]
     if any(row.total.prices for row in rows):
-        parts.append(_money_table(rows))
+        currency = next(row.total.prices.currency for row in rows if row.total.prices)
+        parts += [Text(f"{kinds}: profit in money, {currency}"), _money_table(rows)]
     if found.curves and len(found.curves["profit_over_c"]["lines"]) > 1:
-        parts.append(_over_c_table(found.curves["profit_over_c"]))
+        parts += [Text("Π as the cost of a step c grows"), _over_c_table(found.curves["profit_over_c"])]
     parts += [Text(f"  {note}") for note in found.notes]
     return Group(*parts)
 
 
-def _table(title: str, columns: Sequence[str]) -> Any:
+def _table(columns: Sequence[str]) -> Any:
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("policy", overflow="fold")
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
@@ -227,15 +238,13 @@ def _table(title: str, columns: Sequence[str]) -> Any:
 
 def _tokenstep_table(found: Profit, rows: Sequence[Row]) -> Any:
     k = found.constants
-    form = f"token-step profit ({found.footprint}): ρ0 {k.rho0:g}, τ {k.tau:g}, c {k.c:g}; units of its own"
-    table = _table(form, ("Π", "tok/step", "τQ", "cT", "τE", "gap mean", "over α", "c*"))
+    table = _table(("Π", "tok/step", "τQ", "cT", "τE", "gap mean", "over α", "c*"))
     ends = {one["policy"]: one for one in found.curves["break_even"]} if found.curves else {}
     for row in rows:
         work, runs = row.total.fairness, row.total.runs
         if work is None:
             continue
-        alpha = row.total.alpha if found.alpha is None else found.alpha
-        share = None if alpha is None else work.violation_share(alpha)
+        share = share_over(row.total)
         table.add_row(
             _policy(row),
             _figure(profit_tokenstep(work, k) / runs),
@@ -251,9 +260,8 @@ def _tokenstep_table(found: Profit, rows: Sequence[Row]) -> Any:
 
 
 def _money_table(rows: Sequence[Row]) -> Any:
-    currency = next(row.total.prices.currency for row in rows if row.total.prices)
     columns = ("profit", "revenue", "GPU cost", "output tok/s", "no profit from an hour at")
-    table = _table(f"profit in money, {currency}", columns)
+    table = _table(columns)
     for row in rows:
         one, prices = row.total, row.total.prices
         if prices is None:
@@ -272,7 +280,7 @@ def _money_table(rows: Sequence[Row]) -> Any:
 
 def _over_c_table(curve: dict[str, Any]) -> Any:
     places = range(0, len(curve["c"]), 2)
-    table = _table("Π as the cost of a step c grows", [f"c {curve['c'][i]:.3g}" for i in places])
+    table = _table([f"c {curve['c'][i]:.3g}" for i in places])
     for line in curve["lines"]:
         table.add_row(line["policy"], *(_figure(line["profit"][i]) for i in places))
     return table

@@ -91,8 +91,8 @@ class Schedule:
         out |= {"busy": len(gaps), "gaps": gaps, "gap_max": max(gaps, default=None)}
         for suffix, weights in (("", [1] * len(gaps)), ("_time", times)):
             weight = sum(weights)
-            means = {
-                "gap_mean": gaps,
+            means: dict[str, list[int | Fraction]] = {
+                "gap_mean": [*gaps],
                 "violation_share": [int(gap > alpha) for gap in gaps],
                 "excess_mean": [max(gap - alpha, Fraction(0)) for gap in gaps],
             }

@@ -146,9 +146,7 @@ def fairness(steps: Any, variant: str = DECODE) -> Fairness | None:
 def of_batch(batch: Any, variant: str = DECODE) -> Fairness:
     """The state of a few steps: a record batch of at most CHUNK rows."""
     step = _Steps(batch, variant)
-    gaps, place = np.unique(step.gap, return_inverse=True)
-    times = np.zeros(len(gaps), dtype=np.int64)
-    np.add.at(times, place, step.duration)
+    gaps, counts, times = _histogram(step.gap, step.duration)
     return Fairness(
         steps=batch.num_rows,
         working=int(np.count_nonzero(step.busy | (integers(batch.column("prefill_tokens")) > 0))),
@@ -160,9 +158,29 @@ def of_batch(batch: Any, variant: str = DECODE) -> Fairness:
         held_time=dot(step.total, step.duration),
         contradictions=step.contradictions,
         gaps=gaps,
-        counts=np.bincount(place, minlength=len(gaps)).astype(np.int64),
+        counts=counts,
         times=times,
     )
+
+
+def _histogram(gaps: Ints, durations: Ints) -> tuple[Ints, Ints, Ints]:
+    """The distinct gaps, ascending, how often each occurs and for how long, ns."""
+    if not len(gaps):
+        return gaps, gaps, gaps
+    least = int(gaps.min())
+    if int(gaps.max()) - least < CHUNK:
+        # Counting is far quicker than sorting.
+        place = gaps - least
+        counts = np.bincount(place)
+        values = np.flatnonzero(counts)
+    else:
+        values, place = np.unique(gaps, return_inverse=True)
+        counts = np.bincount(place)
+        least = 0
+    times = np.zeros(len(counts), dtype=np.int64)
+    np.add.at(times, place, durations)
+    there = counts > 0
+    return values + least, counts[there].astype(np.int64), times[there]
 
 
 def intervals(steps: Any, variant: str, alpha: float | None, overlap: float) -> dict[str, Estimate]:

@@ -44,7 +44,8 @@ class Account:
     """What the runs of one policy did, added up over `runs` repeats.
 
     Tokens are those of completed requests; `seconds` go from first send to last token. `alpha` is the policy's
-    own (0 for LJF), None where it has none; `fairness` None without a step log; `prices` None where not asked.
+    own (0 for LJF), None where it has none, and `against` the one that its gaps are held against. `fairness` is
+    None without a step log, `prices` where not asked.
     """
 
     policy: str
@@ -54,6 +55,7 @@ class Account:
     output_tokens: int
     seconds: float
     fairness: Fairness | None
+    against: float | None = None
     prices: Prices | None = None
 
     @property
@@ -108,11 +110,10 @@ def break_even(account: Account, baseline: Account, tau: float) -> BreakEven | N
     return BreakEven("above" if saved > 0 else "below", c, saved, added)
 
 
-def curves(accounts: Sequence[Account], constants: TokenStep, baseline: Account | None, alpha: float | None) -> Any:
+def curves(accounts: Sequence[Account], constants: TokenStep, baseline: Account | None) -> dict[str, Any]:
     """Every curve as JSON values, each point with the policy that it stands for, a run's mean over the repeats.
 
     Points of one path ascend in α (LJF is its start); policies without an α stand after them, with `alpha` null.
-    Violation shares are held against `alpha`, or else each policy's own.
     """
     order = sorted(accounts, key=lambda one: (one.alpha is None, one.alpha or 0.0))
     stepped = [(one, one.fairness) for one in order if one.fairness is not None and one.fairness.steps]
@@ -133,10 +134,8 @@ def curves(accounts: Sequence[Account], constants: TokenStep, baseline: Account 
         "violation_over_throughput": [
             _point(one)
             | {"throughput": rate(work), "gap_mean": work.gap_mean(), "gap_max": work.gap_max}
-            | {"alpha_held_against": against, "violation_share": share}
+            | {"held_against": one.against, "violation_share": share_over(one)}
             for one, work in stepped
-            for against in [one.alpha if alpha is None else alpha]
-            for share in [None if against is None else work.violation_share(against)]
         ],
         "break_even": [
             _point(one)
@@ -155,6 +154,13 @@ def curves(accounts: Sequence[Account], constants: TokenStep, baseline: Account 
         "profit_over_c": _over_c(stepped, constants, [found for _, found in pairs if found is not None]),
         "profit_over_gpu_hour": _over_gpu_hour(priced),
     }
+
+
+def share_over(account: Account) -> float | None:
+    """The share of busy steps whose gap exceeds what it is held against; None without either."""
+    if account.fairness is None or account.against is None:
+        return None
+    return account.fairness.violation_share(account.against)
 
 
 def rate(work: Fairness) -> float:

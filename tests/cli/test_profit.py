@@ -28,7 +28,12 @@ def test_profit_is_recomputed_without_running_again(runs: tuple[Bench, Path]) ->
     before = {path: path.read_bytes() for path in directory.rglob("*.json")}
     shown = bench("profit", "runs", *PRICES, "--baseline", "v1")
     assert shown.code == 0, shown.err
-    for text in ("profit in money, USD", "units of its own", "Π as the cost of a step c grows", "0.1 a million tokens"):
+    for text in (
+        "profit in money, USD",
+        "simulated: token-step profit Π in units of its own",
+        "Π as the cost of a step c grows",
+        "0.1 a million tokens",
+    ):
         assert text in shown.out
     document = bench("profit", "runs", *PRICES, "--baseline", "v1", "--json").json
     assert {"runs", "tokenstep", "prices", "curves", "notes"} <= document.keys()

@@ -104,7 +104,7 @@ def test_repeats_are_means_and_keep_the_break_even(tmp_path: Path) -> None:
 def test_break_even_of_other_work_or_without_steps_is_none() -> None:
     none = Account("x", None, 1, 1, 1, 1.0, None)
     assert break_even(none, none, 1.0) is None
-    assert curves([none], PAPER, none, None)["profit_over_c"]["lines"] == []
+    assert curves([none], PAPER, none)["profit_over_c"]["lines"] == []
     assert profit_money(dataclasses.replace(none, seconds=3600.0), PRICES) == pytest.approx(4e-6 - 2)
 
 
@@ -150,7 +150,7 @@ def test_prices_come_with_date_and_source_from_a_profile(tmp_path: Path) -> None
     tokens = {"price_in": "0.1/M", "price_out": "0.3/M"}
     found, sources = prices_of_runs(given_prices(options | tokens | {"prices": "profile"}), pair)
     hour = load_gpu("l40s").prices["gpu_hour"]
-    assert found[0] == Prices(pytest.approx(1e-7), pytest.approx(3e-7), hour.value, "USD")
+    assert dataclasses.astuple(found[0]) == (pytest.approx(1e-7), pytest.approx(3e-7), hour.value, "USD")
     (line,) = [line for line in price_lines(sources) if "GPU hour" in line]
     assert hour.date in line
     assert hour.source in line
