@@ -43,6 +43,7 @@ bench: .venv/dev
 	$(RUN)/python tests/bench/simulate.py
 	$(RUN)/python tests/bench/tokenize_sharegpt.py
 	$(RUN)/python tests/bench/planning.py
+	$(RUN)/python tests/bench/fairness.py
 	$(RUN)/python tests/bench/startup.py
 
 clean:

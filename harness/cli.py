@@ -36,6 +36,7 @@ class FiniteRange(click.FloatRange):
 
 
 LEVELS = click.Choice(["VALID", "DEGRADED"])
+ALPHA = click.option("--alpha", type=FiniteRange(0), help="Gap in tokens that fairness is held against.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 
 
@@ -70,6 +71,7 @@ def bench() -> None:
 @click.option("--repeat", type=click.IntRange(1, 1000), default=1, help="Repeats, each with the next seed.")
 @click.option("--seed", type=click.IntRange(0, 2**53), default=0, help="Seed of the first repeat.")
 @click.option("--slo", metavar="METRIC=S,…", help="Limits for goodput, such as ttft_s=1,tpot_s=0.05.")
+@ALPHA
 @click.option("--max-duration", type=FiniteRange(0, min_open=True), help="Seconds after which nothing is sent.")
 @click.option("--url", help="Endpoint: an OpenAI-compatible server, such as http://127.0.0.1:8000.")
 @click.option("--api", type=click.Choice(["completions", "chat"]), default="completions", help="Endpoint: which API.")
@@ -174,7 +176,8 @@ def mock_server(**options: Any) -> None:
 @click.option("--baseline", metavar="POLICY", help="The policy that is A.  [default: the first arm]")
 @click.option("--allow", default="", metavar="NAME,…", help="What may differ besides the policy: model,gpu,trace,…")
 @click.option("--fail-on", "conditions", multiple=True, metavar="COND", help="Exit 1 on this: output_throughput<-5%.")
-@click.option("--percentiles", is_flag=True, help="Show p50, p90 and p95 as well.")
+@click.option("--percentiles", is_flag=True, help="Show p50, p90, p95, KV footprints and time-weighted fairness too.")
+@ALPHA
 @JSON
 def compare(
     dirs: tuple[Path, ...],
@@ -182,6 +185,7 @@ def compare(
     allow: str,
     conditions: tuple[str, ...],
     percentiles: bool,
+    alpha: float | None,
     as_json: bool,
 ) -> None:
     """Compare run directories: the first arm is A, each other arm B.
@@ -210,7 +214,7 @@ def compare(
             f"{', '.join(map(str, dirs))}: only one arm ({first[0].spec.policy}): name runs of two policies to compare"
         )
     allowed = frozenset(name.strip() for name in allow.split(",") if name.strip())
-    comparisons = [compare_runs(first, other, allowed) for other in others]
+    comparisons = [compare_runs(first, other, allowed, alpha) for other in others]
     if as_json:
         documents = [comparison.to_dict() for comparison in comparisons]
         # Two arms are the usual case and make one document; more make a list of them.
@@ -225,15 +229,21 @@ def compare(
 @bench.command()
 @click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--require-verdict", type=LEVELS, help="Exit with 1 where a run's verdict is worse.")
+@ALPHA
 @JSON
-def show(dirs: tuple[Path, ...], require_verdict: str | None, as_json: bool) -> None:
-    """Show runs: what they were, how far to trust them, and every metric."""
+def show(dirs: tuple[Path, ...], require_verdict: str | None, alpha: float | None, as_json: bool) -> None:
+    """Show runs: what they were, how far to trust them, and every metric.
+
+    With --alpha the share of violations and the excess are taken from the step log again; no file changes.
+    """
     from harness.console import plain_console
-    from harness.document import show_table
+    from harness.document import at_alpha, show_table
     from harness.runs import find_runs, load_run
 
     paths = [path for given in dirs for path in (find_runs(given) if given.is_dir() else [given]) or [given]]
     runs = [load_run(path) for path in paths]
+    if alpha is not None:
+        runs = [at_alpha(one, alpha) for one in runs]
     if as_json:
         _print_json(runs)
     else:
@@ -242,6 +252,51 @@ def show(dirs: tuple[Path, ...], require_verdict: str | None, as_json: bool) -> 
             console.print(show_table(one))
             click.echo(str(one.path))
     _require(runs, require_verdict)
+
+
+@bench.command()
+@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--price-in", metavar="P", help="Price per prompt token, or per million as 0.2/M.")
+@click.option("--price-out", metavar="P", help="Price per output token, or per million as 0.6/M.")
+@click.option("--gpu-hour", metavar="P", help="Price of an hour of all GPUs that serve the run.")
+@click.option("--prices", type=click.Choice(["profile"]), help="Prices that are not given: from the profiles.")
+@click.option("--currency", metavar="CUR", help="What the prices are in.  [default: the profile's, or USD]")
+@click.option("--rho0", type=FiniteRange(0), default=0.002, help="Token-step: ρ0, per token produced.")
+@click.option("--tau", type=FiniteRange(0), default=1e-6, help="Token-step: τ, per token held or charged a step.")
+@click.option("--c", "c", type=FiniteRange(0), default=5e-4, help="Token-step: c, per step with work.")
+@click.option("--footprint", type=click.Choice(["decode", "kv"]), default="decode", help="Token-step: what r counts.")
+@click.option("--baseline", metavar="POLICY", default="ljf", help="What break-even is held against.")
+@ALPHA
+@JSON
+def profit(dirs: tuple[Path, ...], alpha: float | None, as_json: bool, **options: Any) -> None:
+    """Profit of runs from their records, in token-steps and in money, with break-even and curves.
+
+    Nothing runs again and no file changes. The defaults of --rho0, --tau and --c are behind the tables of
+    arXiv 2608.02244.
+    """
+    import orjson
+
+    from harness.comparable import without_copies
+    from harness.console import plain_console
+    from harness.measure.profit import TokenStep
+    from harness.prices import given_prices, price_lines, prices_of_runs
+    from harness.profit import profit as profit_of
+    from harness.profit import profit_document, profit_table
+    from harness.runs import find_runs, load_run
+
+    given = given_prices(options)
+    paths = [path for one in dirs for path in (find_runs(one) if one.is_dir() else [one]) or [one]]
+    runs, _ = without_copies([load_run(path) for path in dict.fromkeys(paths)])
+    prices, sources = prices_of_runs(given, [(one.spec.gpu, one.spec.model) for one in runs])
+    constants = TokenStep(options["rho0"], options["tau"], options["c"])
+    found = profit_of(runs, constants, prices, options["footprint"], alpha, options["baseline"])
+    if as_json:
+        click.echo(orjson.dumps(profit_document(found, sources)))
+        return
+    console = plain_console()
+    console.print(profit_table(found))
+    for line in price_lines(sources):
+        console.print(line)
 
 
 @bench.command(name="list")

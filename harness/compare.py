@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -20,10 +21,13 @@ from harness.comparable import (
 )
 from harness.errors import UserError
 from harness.measure.estimate import Estimate, Ratio, repeats_ratio, within_run_ratio
+from harness.measure.fairness import COLUMNS, OVER_ALPHA, alpha_of
 from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, measure
 from harness.measure.metrics import METRICS
 from harness.measure.statistics import CONFIDENCE, LONGEST_STAY, PERCENTILES
 from harness.runs import Run, load_run
+
+_OVER_ALPHA = [f"{name}{timed}{variant}" for name in OVER_ALPHA for timed in ("", "_time") for variant in COLUMNS]
 
 BETTER, WORSE, NO_DIFFERENCE = "better", "worse", "no difference shown"
 
@@ -90,8 +94,13 @@ def compare(a_dirs: Sequence[Path], b_dirs: Sequence[Path], allow: Collection[st
     return compare_runs([load_run(path) for path in a_dirs], [load_run(path) for path in b_dirs], allow)
 
 
-def compare_runs(a: Sequence[Run], b: Sequence[Run], allow: Collection[str] = frozenset()) -> Comparison:
-    """Compare runs that are loaded already; see `compare`."""
+def compare_runs(
+    a: Sequence[Run], b: Sequence[Run], allow: Collection[str] = frozenset(), alpha: float | None = None
+) -> Comparison:
+    """Compare runs that are loaded already; see `compare`.
+
+    Both arms' gaps are held against one α: `alpha`, or the one that an arm has.
+    """
     pairs = pair_repeats(a, b, allow)
     refuse_differences(pairs, allow)
     found = differences(*pairs[0])
@@ -118,8 +127,17 @@ def compare_runs(a: Sequence[Run], b: Sequence[Run], allow: Collection[str] = fr
     else:
         pairs, tables = pairs[:1], tables[:1]
         method = "one repeat: interval from within the run only (block bootstrap)"
+    alphas = sorted({one for run in (*a, *b) if (one := alpha_of(run.spec)) is not None})
+    if alpha is None and len(alphas) == 1:
+        alpha = alphas[0]
+    without = set(_OVER_ALPHA) if alpha is None else set()
+    if alpha is None and alphas:
+        notes.append(
+            f"the arms have α of {', '.join(f'{one:g}' for one in alphas)}: no {' or '.join(OVER_ALPHA)} without one "
+            "--alpha for both"
+        )
     measured = [
-        (_measured(left, one), _measured(right, other))
+        (_measured(left, one, alpha), _measured(right, other, alpha))
         for (left, right), (one, other) in zip(pairs, tables, strict=True)
     ]
     if len(measured) == 1 and any(one.stay > LONGEST_STAY for one in measured[0]):
@@ -130,6 +148,8 @@ def compare_runs(a: Sequence[Run], b: Sequence[Run], allow: Collection[str] = fr
         )
     rows = {}
     for name in row_names():
+        if name in without:
+            continue
         # In an open loop the arrivals, not the engine, decide where the steady window lies.
         if name.endswith("_steady") and not is_closed_loop(pairs[0][0].spec):
             continue
@@ -139,8 +159,9 @@ def compare_runs(a: Sequence[Run], b: Sequence[Run], allow: Collection[str] = fr
     return Comparison(tuple(a), tuple(b), found, tuple(notes), method, reason, rows)
 
 
-def _measured(run: Run, requests: Any) -> Measured:
-    return measure(requests, run.steps(), run.spec, is_closed_loop(run.spec))
+def _measured(run: Run, requests: Any, alpha: float | None) -> Measured:
+    spec = dataclasses.replace(run.spec, alpha=alpha)
+    return measure(requests, run.steps(), spec, is_closed_loop(spec))
 
 
 def row_names() -> list[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.comparable import arms, short
-from harness.measure.metrics import METRICS, Metric
+from harness.measure.fairness import KV, OVER_ALPHA, alpha_of
+from harness.measure.metrics import FAIRNESS, METRICS, Metric
 from harness.measure.verdict import LEVELS
 from harness.runs import Run
 
@@ -29,6 +31,18 @@ _COUNTS = (
 # What a table shows of a distribution; the others are in the JSON document.
 _SHOWN = ("mean", "p50", "p99")
 
+# Fairness metrics that a comparison shows, and what it calls them: the column is narrow.
+_FAIRNESS_ROWS = {
+    "gap_mean": "gap mean",
+    "gap_p99": "gap p99",
+    "gap_max": "gap max",
+    "violation_share": "gaps > α",
+    "excess_mean": "excess > α",
+    "externality": "externality",
+    "externality_per_token": "  a token",
+    "makespan_steps": "steps",
+}
+
 _WORD_STYLE = {"better": "green", "worse": "red", "VALID": "green", "DEGRADED": "yellow", "INVALID": "red"}
 
 
@@ -48,6 +62,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "arrival": spec.arrival,
         "seed": spec.seed,
         "repeat": spec.repeat,
+        "alpha": alpha_of(spec),
         "kind": run.kind,
         "twin": is_twin(run),
         "status": run.status,
@@ -63,6 +78,22 @@ def run_document(run: Run) -> dict[str, Any]:
 def runs_document(runs: Sequence[Run]) -> dict[str, Any]:
     """The JSON document of `bench run`, `bench show` and `bench list`."""
     return {"runs": [run_document(run) for run in runs]}
+
+
+def at_alpha(run: Run, alpha: float) -> Run:
+    """The run as it would be with this α: what depends on it is taken from the step log again, in memory only."""
+    from harness.measure.measured import is_closed_loop
+    from harness.measure.summary import summarise
+
+    steps = run.steps() if run.kind != "reported" else None
+    if steps is None:
+        return run
+    spec = dataclasses.replace(run.spec, alpha=alpha)
+    again = summarise(run.requests(), steps, spec, is_closed_loop(spec))["metrics"]
+    metrics = run.summary.get("metrics", {}) | {
+        name: values for name, values in again.items() if name.startswith(OVER_ALPHA)
+    }
+    return dataclasses.replace(run, spec=spec, summary=run.summary | {"metrics": metrics})
 
 
 def is_twin(run: Run) -> bool:
@@ -113,7 +144,7 @@ def show_table(run: Run) -> RenderableType:
             table.add_column(column, justify="left" if column == "unit" else "right", no_wrap=True)
     for name, values in document["metrics"].items():
         metric = METRICS.get(name)
-        if metric is None:
+        if metric is None or name in FAIRNESS:
             continue
         scale, unit = _scale(metric, values.get("value") or values.get("mean"))
         interval = _interval(values.get("low"), values.get("high"), scale)
@@ -122,10 +153,57 @@ def show_table(run: Run) -> RenderableType:
         elif values.get("count"):
             latencies.add_row(name, *(_number(values.get(one), scale) for one in _SHOWN), interval, unit)
     parts: list[RenderableType] = [head, tally, numbers, latencies]
+    if "gap_mean" in document["metrics"]:
+        parts.append(_fairness_of_one(run, document["metrics"]))
     window = document["window"]
     if window:
         parts.append(Text(f"steady: {window['start_s']:.2f}–{window['end_s']:.2f} s, {window['rule']}", style="dim"))
     return Group(*parts)
+
+
+def _fairness_of_one(run: Run, metrics: dict[str, Any]) -> RenderableType:
+    """The fairness of one run, decode and KV footprint side by side."""
+    from rich.table import Table
+
+    alpha = alpha_of(run.spec)
+    title = f"{_kind(run)} fairness, " + ("no α to hold it against" if alpha is None else f"α = {alpha:g}")
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.add_column("metric", no_wrap=True)
+    for column in ("decode", "95 % interval", "KV footprint", "unit"):
+        table.add_column(column, justify="left" if column == "unit" else "right", no_wrap=True)
+    for name, metric in FAIRNESS.items():
+        if name.endswith(KV) or name not in metrics:
+            continue
+        scale, unit = _scale(metric, metrics[name].get("value"))
+        interval = _interval(metrics[name].get("low"), metrics[name].get("high"), scale)
+        values = [_number(metrics.get(one, {}).get("value"), scale) for one in (name, f"{name}{KV}")]
+        table.add_row(name, values[0], interval, values[1], unit)
+    return table
+
+
+def fairness_table(runs: Sequence[Run]) -> RenderableType | None:
+    """The fairness of several runs, a line an arm that has a step log; None where none has."""
+    from rich.table import Table
+    from rich.text import Text
+
+    known = [arm for arm in arms(runs) if all("gap_mean" in run.summary.get("metrics", {}) for run in arm)]
+    if not known:
+        return None
+    alphas = {alpha_of(arm[0].spec) for arm in known}
+    over = f"> {next(iter(alphas)):g}" if len(alphas) == 1 and None not in alphas else "> own α"
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("gaps, tokens", overflow="fold")
+    for column in ("mean", "p99", "max", "E a token", "KV mean", "steps", *([over] if alphas != {None} else [])):
+        table.add_column(column, justify="right", no_wrap=True)
+    for arm in known:
+        documents = [run_document(run) for run in arm]
+        names = ("gap_mean", "gap_p99", "gap_max", "externality_per_token", f"gap_mean{KV}", "makespan_steps")
+        cells = [_mean(documents, name, "value") for name in names]
+        if alphas != {None}:
+            share = _mean(documents, "violation_share", "value", 100)
+            cells.append(share if share == "-" else f"{share} %")
+        table.add_row(Text(arm[0].spec.policy + (f" ×{len(arm)}" if len(arm) > 1 else "")), *cells)
+    return table
 
 
 def compare_table(comparison: Comparison, percentiles: bool = False) -> RenderableType:
@@ -216,6 +294,8 @@ def _in_order(comparison: Comparison, percentiles: bool) -> list[Row]:
         same = rows.get(name.replace("ttft_from_sent", "ttft"))
         twice = same is not None and same is not row and (same.a, same.b) == (row.a, row.b)
         thin = "." in name and not (percentiles or (name.endswith(".p99") and row.low is not None))
+        # KV footprints and time-weighted fairness stand beside decode's in the JSON document.
+        thin |= name in FAIRNESS and name not in _FAIRNESS_ROWS and not percentiles
         if name.endswith("_steady") or twice or thin or row.a == row.b == 0:
             continue
         shown += [row, *(rows[one] for one in (f"{name}_steady",) if one in rows)]
@@ -232,13 +312,18 @@ def _compare_cells(row: Row) -> list[str]:
     name = row.metric.removesuffix("_s").replace("_s.", ".").replace("_throughput", "")
     # A steady rate stands under its own rate.
     name = "  steady" if name.endswith("_steady") else f"{name} {unit}"
+    if metric.name in FAIRNESS:
+        name = _FAIRNESS_ROWS.get(metric.name, metric.name.replace("_", " "))
+        name += " M" if scale < 1 else ""
     return [name, _number(row.a, scale), _number(row.b, scale), change, interval]
 
 
 def _scale(metric: Metric, value: float | None) -> tuple[float, str]:
-    """Milliseconds for short times."""
+    """Milliseconds for short times, millions for tokens that no column holds."""
     if metric.unit == "s" and value is not None and 0 < value < 1:
         return 1000.0, "ms"
+    if metric.name in FAIRNESS and value is not None and abs(value) >= 1e6:
+        return 1e-6, f"M {metric.unit}"
     return 1.0, metric.unit
 
 

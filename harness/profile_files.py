@@ -16,7 +16,13 @@ from policies.threshold import StepCosts
 
 FOLDER = Path(__file__).parent / "gpus"
 MODELS = "models"
+# What has a price, and where it stands: an hour of a GPU in its file, a token in its model's table.
+GPU_HOUR = "gpu_hour"
+TOKEN_PRICES = ("prompt_token", "output_token")
+_DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])(-\d{2})?")
+_CURRENCY = re.compile(r"[A-Z]{3}")
 ATTENTION = ("fa2", "fa3", "b300")
+_DEAREST = 1e6  # of anything that is priced
 _LONGEST_S = 10.0  # of a step's constants
 ASSUMED_MIXED = "the cost of mixed steps of this pair is assumed, not measured (no published fit)"
 
@@ -34,6 +40,16 @@ class Fit:
     sources: Mapping[str, str]
     flags: tuple[str, ...]
     degraded: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A price with the day it was that: an input of `bench profit`, never part of a run."""
+
+    value: float
+    currency: str
+    date: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +71,7 @@ class Model:
     max_model_len: int
     weights_bytes: int
     sources: Mapping[str, str]
+    prices: Mapping[str, Price]
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -87,6 +104,7 @@ class Gpu:
     sources: Mapping[str, str]
     fits: Mapping[str, Fit]
     kv_tokens: Mapping[str, int]
+    prices: Mapping[str, Price]
 
 
 def gpu_names() -> tuple[str, ...]:
@@ -157,6 +175,7 @@ def _model(name: str, table: Table) -> Model:
         parameters_per_token=table.positive("parameters_per_token", float),
         moe=table.figure("moe", bool),
         sources=table.sources,
+        prices=_prices(table, TOKEN_PRICES),
         **counts,
     )
     table.finish()
@@ -200,9 +219,39 @@ def _gpu_file(path: Path) -> Gpu:
         sources=root.sources,
         fits=fits,
         kv_tokens=kv_tokens,
+        prices=_prices(root, (GPU_HOUR,)),
     )
     root.finish()
     return gpu
+
+
+def _prices(table: Table, names: tuple[str, ...]) -> dict[str, Price]:
+    """The prices of a profile, each with currency, date and source; empty where it has none."""
+    if not table.has("prices"):
+        return {}
+    prices = table.table("prices")
+    found = {name: _price(prices.table(name)) for name in names if prices.has(name)}
+    prices.finish()
+    return found
+
+
+def _price(table: Table) -> Price:
+    price = Price(
+        value=table.get("value", float),
+        currency=table.get("currency", str),
+        date=table.get("date", str, '`date = "YYYY-MM"`, when that was the price'),
+        source=table.get("source", str, '`source = "…"`, whose price it is'),
+    )
+    if not 0 <= price.value <= _DEAREST:
+        raise UserError(f"{table.where('value')} is {price.value:g}: it must be 0 to {_DEAREST:g}")
+    if not _CURRENCY.fullmatch(price.currency):
+        raise UserError(f"{table.where('currency')} is {shown(price.currency)}: write three letters, such as USD")
+    if not _DATE.fullmatch(price.date):
+        raise UserError(f"{table.where('date')} is {shown(price.date)}: write YYYY-MM or YYYY-MM-DD")
+    if not price.source.strip():
+        raise UserError(f"{table.where('source')} is empty: say whose price it is")
+    table.finish()
+    return price
 
 
 def _peak(root: Table, fits: Mapping[str, Fit]) -> tuple[float | None, float | None]:

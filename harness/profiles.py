@@ -107,9 +107,12 @@ class Pair:
         """Everything that this pair rests on as JSON values: figures, sources, flags, reasons."""
         fit = self.fit
         gpu = {
-            f.name: getattr(self.gpu, f.name) for f in dataclasses.fields(Gpu) if f.name not in ("fits", "kv_tokens")
+            f.name: getattr(self.gpu, f.name)
+            for f in dataclasses.fields(Gpu)
+            if f.name not in ("fits", "kv_tokens", "prices")
         }
-        model = {f.name: getattr(self.model, f.name) for f in dataclasses.fields(Model)}
+        # Prices are no part of what a run rests on.
+        model = {f.name: getattr(self.model, f.name) for f in dataclasses.fields(Model) if f.name != "prices"}
         return {
             "gpu": {**gpu, "aliases": list(self.gpu.aliases), "sources": dict(self.gpu.sources)},
             "model": {**model, "sources": dict(self.model.sources)},

@@ -18,6 +18,17 @@ PHASES = ("mixed", "prefill", "decode")
 # Which regime the policy was in: mixed batching or exclusive batching.
 MODES = ("MB", "EB")
 
+# Who produces a token in a step, and how many each then has: what fairness is made of.
+PRODUCED = (
+    "producing",
+    "generated_sum",
+    "generated_min",
+    "generated_max",
+    "footprint_sum",
+    "footprint_min",
+    "footprint_max",
+)
+
 NAMES = pa.dictionary(pa.int8(), pa.string())
 
 REQUESTS = pa.schema(
@@ -54,13 +65,7 @@ STEPS = pa.schema(
         ("preempted", pa.int64()),
         ("kv_tokens", pa.int64()),  # KV blocks held during the step times the block size
         # Requests that produce a token in this step, and their counts after it (resource-fair.md §4).
-        ("producing", pa.int64()),
-        ("generated_sum", pa.int64()),
-        ("generated_min", pa.int64()),
-        ("generated_max", pa.int64()),
-        ("footprint_sum", pa.int64()),
-        ("footprint_min", pa.int64()),
-        ("footprint_max", pa.int64()),
+        *((name, pa.int64()) for name in PRODUCED),
         # What the policy held to be true; null where the policy has no such thing.
         ("policy_k", pa.int64()),
         ("policy_n", pa.int64()),

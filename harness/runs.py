@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import UserError
-from harness.records import REQUESTS, STEPS
+from harness.records import PRODUCED, REQUESTS, STEPS
 from harness.runschema import SCHEMA_VERSION, check_concluded, check_manifest, check_summary, read_json
 from harness.runspec import RunSpec
 
@@ -27,6 +27,9 @@ TABLES = {"requests": REQUESTS, "steps": STEPS}
 # Nanoseconds in 64 bits end at 9.2e9 s: what lies beyond is no time of a run.
 LONGEST_S = 9e9
 MOST_TOKENS = 10**12
+
+# Of one step: what lies beyond could not be multiplied in 64 bits.
+MOST_A_STEP = 10**9
 _TOKENS = frozenset({"prompt_tokens", "expected_output_tokens", "output_tokens", "preemptions"})
 
 # Directories looked into for one run to name in an error.
@@ -199,8 +202,9 @@ def _fault(name: str, column: pa.ChunkedArray) -> str | None:
         fits = pc.less_equal(pc.abs(column), LONGEST_S)
         if pc.all(fits).as_py() is False:
             return f"its column {name} holds a time that is not finite or beyond {LONGEST_S:g} s"
-    if name in _TOKENS:
+    if name in _TOKENS or name in PRODUCED:
+        most = MOST_TOKENS if name in _TOKENS or name.endswith("_sum") else MOST_A_STEP
         ends = pc.min_max(column).as_py()
-        if ends["min"] is not None and (ends["min"] < 0 or ends["max"] > MOST_TOKENS):
-            return f"its column {name} holds a count below 0 or above {MOST_TOKENS}"
+        if ends["min"] is not None and (ends["min"] < 0 or ends["max"] > most):
+            return f"its column {name} holds a count below 0 or above {most}"
     return None

@@ -73,6 +73,7 @@ _SPEC: dict[str, Form] = {
     "spec.max_duration_s": _or_null(_NUMBER),
     "spec.slo": _all(_NUMBER, "an object of limits in seconds"),
     "spec.client": _OBJECT,
+    "spec.alpha": _or_null(_NUMBER),
 }
 _MANIFEST: dict[str, Form] = {
     "spec": _OBJECT,

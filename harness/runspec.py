@@ -19,8 +19,9 @@ class RunSpec:
     string (`closed:concurrency=2048`, `poisson:rate=20.0`). `slots` and `token_budget` are N and B;
     `kv_tokens` is C, None where the profile decides. `repeat` counts from 0 and `seed` is already the
     repeat's own (first seed + repeat). `max_duration_s` ends sending. `slo` maps a latency
-    metric to its limit in seconds. `client` says how a server is driven (api, prompts, think time, time-outs);
-    it is empty where there is no client.
+    metric to its limit in seconds; `alpha` (tokens) is what gaps are held against, None where the policy's own
+    is: both decide what is reported, not what runs. `client` says how a server is driven (api, prompts, think
+    time, time-outs); it is empty where there is no client.
     """
 
     gpu: str
@@ -42,6 +43,7 @@ class RunSpec:
     max_duration_s: float | None = None
     slo: dict[str, float] = field(default_factory=dict)
     client: dict[str, Any] = field(default_factory=dict)
+    alpha: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON values, keys in the order of the fields."""

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from harness.comparable import arms
 from harness.compare import Comparison, compare_runs
 from harness.console import plain_console
-from harness.document import mixed_share, run_table
+from harness.document import fairness_table, mixed_share, run_table
 from harness.engines.base import Status
 from harness.engines.simulated import Simulated
 from harness.engines.tokenstep import TokenStep
@@ -67,6 +67,7 @@ def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> A
         max_duration_s=options["max_duration"],
         slo=read_slo(options["slo"]),
         client=client or {},
+        alpha=options["alpha"],
     )
     gpus = tuple(gpu for text in options["gpus"] for gpu in text.split(","))
     return Asked(gpus, options["policies"], options["workloads"], template, options["requests"], options["repeat"])
@@ -175,6 +176,9 @@ class RunSession:
             console.print(f"\n{heading} on {spec.gpu}: {spec.requests:,} requests, {spec.arrival}")
             arms_ = self._arms(group)
             console.print(run_table([run for arm in arms_ for run in arm]))
+            fairness = fairness_table([run for arm in arms_ for run in arm])
+            if fairness is not None:
+                console.print(fairness)
             for arm in arms_:
                 for line in _about(arm):
                     console.print(f"  {line}")

@@ -18,7 +18,7 @@ import pyarrow as pa
 from harness.appendlog import AppendLog, is_locked, to_parquet
 from harness.errors import RunFailed, UserError
 from harness.provenance import scrub
-from harness.records import REQUESTS
+from harness.records import PRODUCED, REQUESTS
 from harness.runs import TABLES, final_of, no_run, partial_of, read_table
 from harness.runschema import SCHEMA_VERSION, check_manifest, read_json
 from harness.runspec import RunSpec
@@ -220,7 +220,9 @@ def _conclude(directory: Path, manifest: dict[str, Any]) -> None:
     spec = RunSpec.from_dict(manifest["spec"])
     # Only what is measured: a million requests then take a few hundred megabytes.
     requests = read_table(directory, "requests", set(REQUESTS.names) - {"id", "session", "turn", "error"})
-    steps = read_table(directory, "steps", ("t_s", "duration_s", "phase", "decode_requests"))
+    steps = read_table(
+        directory, "steps", {"t_s", "duration_s", "phase", "prefill_tokens", "decode_requests", *PRODUCED}
+    )
     # An engine that tells nothing of its steps leaves an empty table.
     known_steps = steps if steps.num_rows else None
     measured = measure(requests, known_steps, spec, is_closed_loop(spec))

@@ -44,8 +44,13 @@ spans at least three mean stays of a request, since requests that are served tog
 bootstrap's variance is used in closed form (infinitely many resamples), so there is no seed. With fewer than ten
 units, and for latencies where a stay is more than a ninth of the run, the interval is null: use `--repeat`.
 
-Fairness and profit (gap_mean, gap_p99, gap_max, violation_share, excess_mean, externality, externality_per_token,
-profit_tokenstep, profit_money, makespan_steps) are not computed yet and absent from every summary.
+Fairness is read from the step log and absent, never zero, where a run has none (a driven server). Its sums are exact
+whole numbers. Names that end in `_kv` count KV footprints; `_time` in a name weights each step by its duration. A mean
+over steps has an interval, from the block bootstrap over up to 1,000 stretches of the run with as many busy steps each,
+whose blocks span three mean stays as well; a percentile, a largest value and a total have none within a run. Without an
+α (`--alpha`, or the policy's own) there is no `violation_share` and no `excess_mean`; a comparison holds both arms
+against one. gap_p99 needs 100 busy steps. Profit is computed by `bench profit` and is part of no summary, since prices
+are no result. More: [fairness and profit](fairness-and-profit.md).
 
 ## Verdict
 

@@ -12,6 +12,7 @@ from harness.errors import UserError
 from harness.measure import work
 from harness.measure.columns import MISSING, NANOSECONDS, Bools, Requests
 from harness.measure.estimate import Estimate
+from harness.measure.fairness import COLUMNS, Fairness, alpha_of, estimates, fairness
 from harness.measure.gaps import token_gaps
 from harness.measure.metrics import SLO_METRICS
 from harness.measure.sample import Sample
@@ -25,9 +26,10 @@ VIRTUAL_ENGINES = ("simulated", "tokenstep", "emulated")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Rates and latencies by the names of METRICS; `rates` holds None where there is no span to divide by.
+    """Rates, latencies and fairness by the names of METRICS; `rates` holds None where there is no span to divide by.
 
-    `stay` is the mean stay of a request as a share of the run.
+    `stay` is the mean stay of a request as a share of the run. `fairness` has a state for each variant that the
+    step log tells of, and `rates` its metrics.
     """
 
     requests: Requests
@@ -35,6 +37,7 @@ class Measured:
     stay: float
     rates: dict[str, Estimate | None]
     samples: dict[str, Sample]
+    fairness: dict[str, Fairness]
 
 
 def is_closed_loop(spec: RunSpec) -> bool:
@@ -74,7 +77,17 @@ def measure(table: Any, steps: Any | None, spec: RunSpec, closed_loop: bool) -> 
         rates["goodput"] = good.rate(start, end)
     for name, one in works.items():
         rates[f"{name}_steady"] = one.rate(window.start, window.end) if window else None
-    return Measured(requests, window, stay, rates, samples)
+    states = step_states(steps)
+    for variant, state in states.items():
+        rates |= estimates(steps, variant, state, alpha_of(spec), stay)
+    return Measured(requests, window, stay, rates, samples, states)
+
+
+def step_states(steps: Any | None) -> dict[str, Fairness]:
+    """The fairness of a step table in each variant that it tells of."""
+    if steps is None:
+        return {}
+    return {variant: state for variant in COLUMNS if (state := fairness(steps, variant)) is not None}
 
 
 def span(requests: Requests) -> tuple[int, int]:

@@ -124,7 +124,95 @@ _TABLE = (
     ),
 )
 
-METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}
+
+_GAP = "gap = max - min over the requests that produce a token in a step, of {}; steps that produce none do not count"
+_COUNTED = {
+    "": "the tokens each has generated after it",
+    "_kv": "each one's KV footprint (prompt + generated) after it",
+}
+
+
+def _fairness(suffix: str) -> list[Metric]:
+    """The fairness metrics of one variant: decode has no suffix, KV footprints have `_kv`."""
+    kind = "KV gap" if suffix else "Gap"
+    what = "KV " if suffix else ""
+    gap = _GAP.format(_COUNTED[suffix])
+    over = "α is --alpha, or else the policy's own; absent without one"
+    number: Literal["number"] = "number"
+    charged = f"E = Σ over steps of (n · max - Σ) of {_COUNTED[suffix]}, n requests producing"
+    return [
+        Metric(f"gap_mean{suffix}", f"{kind}, mean", "tokens", "lower", f"mean over steps of the gap; {gap}", number),
+        Metric(f"gap_p99{suffix}", f"{kind}, p99", "tokens", "lower", "99th percentile over steps of the gap", number),
+        Metric(f"gap_max{suffix}", f"{kind}, largest", "tokens", "lower", "largest gap of any step", number),
+        Metric(
+            f"violation_share{suffix}", f"{kind}s over α", "", "lower", f"share of steps with gap > α; {over}", number
+        ),
+        Metric(
+            f"excess_mean{suffix}",
+            f"{kind} over α, mean",
+            "tokens",
+            "lower",
+            "mean over steps of max(gap - α, 0)",
+            number,
+        ),
+        Metric(f"externality{suffix}", f"{what}Externality", "tokens", "lower", charged, number),
+        Metric(
+            f"externality_per_token{suffix}",
+            f"{what}Externality a token",
+            "tokens",
+            "lower",
+            "E / tokens produced; at most α where no gap exceeds α",
+            number,
+        ),
+        *(
+            Metric(f"{name}{suffix}", f"{label}, by time", unit, "lower", f"{told}, each step by its duration", number)
+            for name, label, unit, told in (
+                ("gap_mean_time", f"{kind}, mean", "tokens", "mean of the gap"),
+                ("violation_share_time", f"{kind}s over α", "", "share of time with gap > α"),
+                ("excess_mean_time", f"{kind} over α, mean", "tokens", "mean of max(gap - α, 0)"),
+                ("externality_time", f"{what}Externality", "token·s", "E"),
+            )
+        ),
+    ]
+
+
+# From the step log: absent, never zero, where a run has none.
+FAIRNESS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        *_fairness(""),
+        *_fairness("_kv"),
+        Metric("makespan_steps", "Makespan", "steps", "lower", "T, the steps that the engine made", "number"),
+        Metric("busy_steps", "Busy steps", "steps", "neither", "steps in which a request produces a token", "number"),
+    )
+}
+
+# Computed by `bench profit` from a run's records and never part of its summary: prices are no result.
+PROFITS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            "profit_tokenstep",
+            "Profit, token-step",
+            "",
+            "higher",
+            "ρ0·O - τ·Q - c·T - τ·E: tokens produced O, Q = Σ over steps of the producing requests' tokens, "
+            "T steps with work, externality E; needs a step log",
+            "number",
+        ),
+        Metric(
+            "profit_money",
+            "Profit, money",
+            "",
+            "higher",
+            "price per prompt and output token × tokens of completed requests - price of a GPU hour × hours from the "
+            "first send to the last token",
+            "number",
+        ),
+    )
+}
+
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE} | FAIRNESS | PROFITS
 
 # Latencies of a single request that a service level can bound.
 SLO_METRICS = ("ttft_s", "ttft_from_sent_s", "tpot_s", "e2el_s")

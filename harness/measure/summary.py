@@ -31,6 +31,9 @@ def summary_of(measured: Measured) -> dict[str, Any]:
             rate = measured.rates.get(name)
             if rate is not None:
                 metrics[name] = {"value": rate.value, "unit": metric.unit} | _bounds(rate)
+                if name.startswith("violation_share") and metrics[name]["high"] is not None:
+                    # The interval is made on the log scale, which knows no end; a share does.
+                    metrics[name]["high"] = min(1.0, metrics[name]["high"])
         else:
             metrics[name] = _distribution(measured.samples[name], metric.unit)
     return {

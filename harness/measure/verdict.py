@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from harness.measure.columns import MISSING, integers, nanoseconds
+from harness.measure.fairness import DECODE
 from harness.measure.gaps import decode_ends, follow_steps, has_list
 from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, span
 from harness.runspec import RunSpec
@@ -164,6 +165,25 @@ def _token_times(evidence: Evidence) -> float | str:
     return float(np.count_nonzero((stop - start != requests.output_tokens - 1) & without_list))
 
 
+def _step_counts(evidence: Evidence) -> float | str:
+    states = evidence.measured.fairness
+    if not states:
+        return "the step log does not say which requests produce tokens"
+    return float(sum(state.contradictions for state in states.values()))
+
+
+def _step_tokens(evidence: Evidence) -> float | str:
+    if not evidence.virtual or evidence.manifest.get("status", "complete") != "complete":
+        return "only in a whole virtual run is every token in both tables"
+    state = evidence.measured.fairness.get(DECODE)
+    if state is None:
+        return "the step log does not say which requests produce tokens"
+    # A request that gives o tokens, one a step, holds 1 + 2 + … + o over its steps: Q knows no schedule.
+    output = evidence.measured.requests.output_tokens
+    held = sum(one * (one + 1) // 2 for one in output.tolist())
+    return float(abs(state.held - held) + abs(state.tokens - int(output.sum())))
+
+
 def _preemptions(evidence: Evidence) -> float | str:
     n = evidence.requests.num_rows
     column = evidence.requests.column("preemptions")
@@ -209,6 +229,8 @@ CHECKS = (
     Check("prefix_cache", "prefix-cache hits off the declared share by", "points", 1, 5, _prefix_cache),
     Check("realised_trace", "rows of the trace missing or unplanned", "rows", None, 0, _realised_trace),
     Check("token_times", "requests whose tokens do not match the steps", "requests", None, 0, _token_times),
+    Check("step_counts", "steps whose token counts contradict themselves", "steps", None, 0, _step_counts),
+    Check("step_tokens", "tokens that steps and requests tell differently", "tokens", None, 0, _step_tokens),
     # Preemptions are a policy's own doing, so they never invalidate; from one in ten requests on, recomputed
     # work shapes the result and a reader should know.
     Check("preemptions", "preemptions a request", "", 0.1, None, _preemptions),

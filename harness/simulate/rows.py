@@ -43,7 +43,7 @@ def request_batch(chunk: Chunk, trace: Trace, limits: EngineLimits) -> pa.Record
 def step_batch(chunk: Chunk) -> pa.RecordBatch:
     """The chunk's step rows with the policy's state, times in seconds."""
     column = {name: chunk.steps[:, i] for i, name in enumerate(STEP_FIELDS)}
-    return _batch(step_columns(column, chunk.states), STEPS, len(chunk.steps))
+    return to_batch(step_columns(column, chunk.states), STEPS, len(chunk.steps))
 
 
 def step_columns(column: dict[str, Ints], states: list[PolicyState]) -> dict[str, object]:

@@ -1,0 +1,200 @@
+"""Profit in two forms, token-step and money, and the curves over α, step cost and GPU price: pure functions.
+
+Token-step: Π = ρ0·O - τ·Q - c·T - τ·E (arXiv 2608.02244, theorem 5.1), in units of its own. Money: what the
+tokens are sold for less what the GPU costs, in a currency. Neither is part of a run's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from harness.measure.fairness import Fairness
+
+# Points of a curve over a price: it is a line, so that two would do.
+POINTS = 11
+
+
+@dataclass(frozen=True, slots=True)
+class TokenStep:
+    """ρ0 a token produced, τ a token held or charged for a step, c a step with work."""
+
+    rho0: float
+    tau: float
+    c: float
+
+
+# The constants behind the tables of arXiv 2608.02244, as far as these give them away (it prints none).
+PAPER = TokenStep(rho0=0.002, tau=1e-6, c=5e-4)
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices per prompt token, per output token and per hour of the GPU, all in one currency."""
+
+    prompt_token: float
+    output_token: float
+    gpu_hour: float
+    currency: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the runs of one policy did, added up over `runs` repeats.
+
+    Tokens are those of completed requests; `seconds` go from first send to last token. `alpha` is the policy's
+    own (0 for LJF), None where it has none, and `against` the one that its gaps are held against. `fairness` is
+    None without a step log, `prices` where not asked.
+    """
+
+    policy: str
+    alpha: float | None
+    runs: int
+    prompt_tokens: int
+    output_tokens: int
+    seconds: float
+    fairness: Fairness | None
+    against: float | None = None
+    prices: Prices | None = None
+
+    @property
+    def hours(self) -> float:
+        """Hours of the GPU, all repeats together."""
+        return self.seconds / 3600
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEven:
+    """For which step cost c a policy's profit exceeds the baseline's: `above` or `below` c, `always` or `never`.
+
+    `c` is None where no c makes the two equal; `steps_saved` and `externality_added` (tokens) are a run's.
+    """
+
+    pays: Literal["above", "below", "always", "never"]
+    c: float | None
+    steps_saved: float
+    externality_added: float
+
+
+def profit_tokenstep(work: Fairness, constants: TokenStep) -> float:
+    """Π = ρ0·O - τ·Q - c·T - τ·E; T counts the steps with work."""
+    spent = constants.tau * work.held + constants.c * work.working + constants.tau * work.externality
+    return constants.rho0 * work.tokens - spent
+
+
+def revenue(account: Account, prices: Prices) -> float:
+    """What the tokens of completed requests are sold for."""
+    return prices.prompt_token * account.prompt_tokens + prices.output_token * account.output_tokens
+
+
+def profit_money(account: Account, prices: Prices) -> float:
+    """Revenue less the GPU's hours."""
+    return revenue(account, prices) - prices.gpu_hour * account.hours
+
+
+def break_even(account: Account, baseline: Account, tau: float) -> BreakEven | None:
+    """c* = τ(E_x - E_LJF)/(T_LJF - T_x), means of the repeats; None unless both did the same work (same O and Q)."""
+    x, base = account.fairness, baseline.fairness
+    if x is None or base is None:
+        return None
+    if (x.tokens * baseline.runs, x.held * baseline.runs) != (base.tokens * account.runs, base.held * account.runs):
+        return None
+    saved = base.working / baseline.runs - x.working / account.runs
+    added = x.externality / account.runs - base.externality / baseline.runs
+    c = tau * added / saved if saved else None
+    if c is None or c < 0 or (c == 0 and saved < 0):
+        # Both are better or both worse: no step cost that there is turns that round.
+        better = saved > 0 or (saved == 0 and added < 0)
+        return BreakEven("always" if better else "never", None, saved, added)
+    return BreakEven("above" if saved > 0 else "below", c, saved, added)
+
+
+def curves(accounts: Sequence[Account], constants: TokenStep, baseline: Account | None) -> dict[str, Any]:
+    """Every curve as JSON values, each point with the policy that it stands for, a run's mean over the repeats.
+
+    Points of one path ascend in α (LJF is its start); policies without an α stand after them, with `alpha` null.
+    """
+    order = sorted(accounts, key=lambda one: (one.alpha is None, one.alpha or 0.0))
+    stepped = [(one, one.fairness) for one in order if one.fairness is not None and one.fairness.steps]
+    priced = [(one, one.prices) for one in order if one.prices is not None and one.seconds]
+    ends = [one for one, _ in stepped if baseline is not None and one is not baseline]
+    pairs = [(one, break_even(one, baseline, constants.tau)) for one in ends if baseline is not None]
+    return {
+        "profit_over_throughput": {
+            "tokenstep": [
+                _point(one) | {"throughput": rate(work), "profit": profit_tokenstep(work, constants) / one.runs}
+                for one, work in stepped
+            ],
+            "money": [
+                _point(one) | {"throughput": one.output_tokens / one.seconds, "profit": profit_money(one, p) / one.runs}
+                for one, p in priced
+            ],
+        },
+        "violation_over_throughput": [
+            _point(one)
+            | {"throughput": rate(work), "gap_mean": work.gap_mean(), "gap_max": work.gap_max}
+            | {"held_against": one.against, "violation_share": share_over(one)}
+            for one, work in stepped
+        ],
+        "break_even": [
+            _point(one)
+            | (
+                {"pays": "other work", "c": None, "steps_saved": None, "externality_added": None}
+                if found is None
+                else {
+                    "pays": found.pays,
+                    "c": found.c,
+                    "steps_saved": found.steps_saved,
+                    "externality_added": found.externality_added,
+                }
+            )
+            for one, found in pairs
+        ],
+        "profit_over_c": _over_c(stepped, constants, [found for _, found in pairs if found is not None]),
+        "profit_over_gpu_hour": _over_gpu_hour(priced),
+    }
+
+
+def share_over(account: Account) -> float | None:
+    """The share of busy steps whose gap exceeds what it is held against; None without either."""
+    if account.fairness is None or account.against is None:
+        return None
+    return account.fairness.violation_share(account.against)
+
+
+def rate(work: Fairness) -> float:
+    """Tokens a step: the throughput of the token-step model, O/T."""
+    return work.tokens / work.working if work.working else 0.0
+
+
+def _over_c(
+    stepped: Sequence[tuple[Account, Fairness]], constants: TokenStep, found: Sequence[BreakEven]
+) -> dict[str, Any]:
+    """Π as a line in c, over a range that shows every break-even."""
+    highest = 1.5 * max([constants.c, *(one.c for one in found if one.c is not None)])
+    grid = [highest * i / (POINTS - 1) for i in range(POINTS)]
+    lines = []
+    for one, work in stepped:
+        free = profit_tokenstep(work, TokenStep(constants.rho0, constants.tau, 0.0)) / one.runs
+        steps = work.working / one.runs
+        lines.append(_point(one) | {"at_0": free, "steps": steps, "profit": [free - c * steps for c in grid]})
+    return {"c": grid, "lines": lines}
+
+
+def _over_gpu_hour(priced: Sequence[tuple[Account, Prices]]) -> dict[str, Any]:
+    """The profit in money as a line in the price of a GPU hour, and the price at which nothing is left."""
+    highest = 2 * max((prices.gpu_hour for _, prices in priced), default=0.0)
+    grid = [highest * i / (POINTS - 1) for i in range(POINTS)]
+    lines = []
+    for one, prices in priced:
+        sold, hours = revenue(one, prices) / one.runs, one.hours / one.runs
+        lines.append(
+            _point(one)
+            | {"revenue": sold, "hours": hours, "break_even": sold / hours, "profit": [sold - p * hours for p in grid]}
+        )
+    return {"gpu_hour": grid, "lines": lines}
+
+
+def _point(account: Account) -> dict[str, Any]:
+    return {"policy": account.policy, "alpha": account.alpha}
