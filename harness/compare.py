@@ -19,6 +19,7 @@ from harness.comparable import (
     stream,
 )
 from harness.errors import UserError
+from harness.lengths import undeployable
 from harness.measure.estimate import Estimate, Ratio, repeats_ratio, within_run_ratio
 from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, measure
 from harness.measure.metrics import METRICS
@@ -103,7 +104,7 @@ def compare_runs(a: Sequence[Run], b: Sequence[Run], allow: Collection[str] = fr
 
     tables = [(left.requests(), right.requests()) for left, right in pairs]
     paired = all(stream(left) == stream(right) for left, right in tables)
-    notes = []
+    notes = undeployable([a[0].spec, b[0].spec])
     if not paired and not unranked:
         if not allowed("stream_digest", allow):
             raise UserError(

@@ -20,7 +20,8 @@ class RunSpec:
     `kv_tokens` is C, None where the profile decides. `repeat` counts from 0 and `seed` is already the
     repeat's own (first seed + repeat). `max_duration_s` ends sending. `slo` maps a latency
     metric to its limit in seconds. `client` says how a server is driven (api, prompts, think time, time-outs);
-    it is empty where there is no client.
+    it is empty where there is no client. `lengths` is what the scheduler knows of output lengths, canonical
+    (`none`, `oracle`, `noisy:sigma=0.3`); `none` of a policy of ours that would not look at it.
     """
 
     gpu: str
@@ -42,6 +43,7 @@ class RunSpec:
     max_duration_s: float | None = None
     slo: dict[str, float] = field(default_factory=dict)
     client: dict[str, Any] = field(default_factory=dict)
+    lengths: str = "none"
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON values, keys in the order of the fields."""
@@ -51,6 +53,11 @@ class RunSpec:
     def from_dict(cls, values: dict[str, Any]) -> RunSpec:
         """The spec that `to_dict` wrote; unknown keys are an error of the caller."""
         return cls(**values)
+
+    @property
+    def label(self) -> str:
+        """The policy, and what it knew of output lengths: `ljf [oracle lengths]`."""
+        return self.policy if self.lengths == "none" else f"{self.policy} [{self.lengths} lengths]"
 
     @property
     def canonical(self) -> str:

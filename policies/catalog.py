@@ -35,6 +35,7 @@ class Option:
     check: Callable[[Any], bool] = lambda _: True
     must: str = ""
     required: bool = False
+    needs_lengths: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +257,7 @@ POLICIES: dict[str, PolicyEntry] = {
                     "share of alpha that shorts may take before a long one",
                     lambda x: 0 <= x <= 1,
                     "0 to 1",
+                    needs_lengths=True,
                 ),
                 _count("max_wait", 5000, "decode steps after which a waiting request lets nobody past"),
                 _word("guard", "strict", "lenient", "strict or lenient: whether a late long one waits or starts"),
