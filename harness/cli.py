@@ -73,6 +73,12 @@ def bench() -> None:
 @click.option("--slo", metavar="METRIC=S,…", help="Limits for goodput, such as ttft_s=1,tpot_s=0.05.")
 @ALPHA
 @click.option("--max-duration", type=FiniteRange(0, min_open=True), help="Seconds after which nothing is sent.")
+@click.option(
+    "--lengths",
+    default="none",
+    metavar="L",
+    help="What policies know of outputs: none, oracle, noisy:sigma=0.3, interval:sigma=0.3, trace.",
+)
 @click.option("--url", help="Endpoint: an OpenAI-compatible server, such as http://127.0.0.1:8000.")
 @click.option("--api", type=click.Choice(["completions", "chat"]), default="completions", help="Endpoint: which API.")
 @click.option(

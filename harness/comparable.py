@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from harness.errors import UserError
+from harness.lengths import fair
 from harness.measure.columns import Requests, integers
 from harness.measure.measured import VIRTUAL_ENGINES
 from harness.runs import Run
@@ -154,13 +155,18 @@ def allowed(name: str, allow: Collection[str]) -> bool:
 
 
 def refuse_differences(pairs: Sequence[tuple[Run, Run]], allow: Collection[str]) -> None:
-    """Raise UserError where a pair differs in anything but the policy that is not allowed to differ."""
+    """Raise UserError where a pair differs in anything but the policy that is not allowed to differ.
+
+    What a scheduler knew of output lengths may differ where one of the policies would not look at it.
+    """
     unknown = sorted(set(allow) - MAY_ALLOW)
     if unknown:
         raise UserError(f"--allow {_one_line(unknown[0])[:12]}: not known; one of {', '.join(sorted(MAY_ALLOW))}")
     for pair in pairs:
         found = differences(*pair)
         refused = [name for name in found if name != "policy" and not allowed(name, allow)]
+        if "lengths" in refused and fair([run.spec for run in pair]):
+            refused.remove("lengths")
         if refused:
             raise UserError(_refused({name: found[name] for name in refused}))
 

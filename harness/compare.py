@@ -20,6 +20,7 @@ from harness.comparable import (
     stream,
 )
 from harness.errors import UserError
+from harness.lengths import undeployable
 from harness.measure.estimate import Estimate, Ratio, repeats_ratio, within_run_ratio
 from harness.measure.fairness import COLUMNS, OVER_ALPHA, alpha_of
 from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, measure
@@ -112,7 +113,7 @@ def compare_runs(
 
     tables = [(left.requests(), right.requests()) for left, right in pairs]
     paired = all(stream(left) == stream(right) for left, right in tables)
-    notes = []
+    notes = undeployable([a[0].spec, b[0].spec])
     if not paired and not unranked:
         if not allowed("stream_digest", allow):
             raise UserError(

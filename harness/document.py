@@ -58,6 +58,8 @@ def run_document(run: Run) -> dict[str, Any]:
         "model": spec.model,
         "workload": spec.workload,
         "policy": spec.policy,
+        "lengths": spec.lengths,
+        "outlived": manifest.get("lengths", {}).get("outlived"),
         "engine": spec.engine,
         "arrival": spec.arrival,
         "seed": spec.seed,
@@ -108,7 +110,7 @@ def list_lines(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         rate = run.summary.get("metrics", {}).get("output_throughput", {}).get("value")
         shown = "-" if rate is None else _number(rate)
-        lines.append(f"{run.level:<9}{_kind(run):<25}{shown:>8} tok/s  {run.spec.arrival:<26}{run.path}")
+        lines.append(f"{run.level:<9}{_kind(run):<25}{shown:>8} tok/s  {run.spec.arrival:<26}{_knew(run)}{run.path}")
     return lines
 
 
@@ -120,7 +122,7 @@ def show_table(run: Run) -> RenderableType:
 
     spec, document = run.spec, run_document(run)
     head = Text.assemble(
-        (spec.policy, "bold"), f" on {spec.gpu} · {spec.model} · {spec.workload} · {spec.arrival}\n",
+        (spec.label, "bold"), f" on {spec.gpu} · {spec.model} · {spec.workload} · {spec.arrival}\n",
         (_kind(run), "bold"), f" · {run.status} · ", (run.level, _WORD_STYLE.get(run.level, "")),
     )  # fmt: skip
     for reason in document["verdict"]["reasons"]:
@@ -213,7 +215,7 @@ def compare_table(comparison: Comparison, percentiles: bool = False) -> Renderab
     from rich.text import Text
 
     kinds = " and ".join(sorted({_kind(run) for run in comparison.a + comparison.b}))
-    a, b = comparison.a[0].spec.policy, comparison.b[0].spec.policy
+    a, b = comparison.a[0].spec.label, comparison.b[0].spec.label
     head = Text.assemble("A ", (a, "bold"), "   B ", (b, "bold"), f"   {kinds}")
     for name, (left, right) in comparison.differences.items():
         head.append(f"\n  {name}: {short(left)} | {short(right)}")
@@ -263,7 +265,7 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
         repeats = f" ×{len(arm)}" if len(arm) > 1 else ""
         level = max((run.level for run in arm), key=LEVELS.index)
         table.add_row(
-            Text(arm[0].spec.policy + repeats),
+            Text(arm[0].spec.label + repeats),
             _mean(documents, "output_throughput", "value"),
             _mean(documents, "request_throughput", "value"),
             _mean(documents, "ttft_s", "p50"),
@@ -280,6 +282,10 @@ def _mean(documents: Sequence[dict[str, Any]], name: str, key: str, scale: float
     if None in values:
         return "-"
     return _number(sum(values) / len(values), scale)
+
+
+def _knew(run: Run) -> str:
+    return "" if run.spec.lengths == "none" else f"[{run.spec.lengths} lengths] "
 
 
 def _kind(run: Run) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.errors import UserError
+from harness.lengths import check_used, known_to
 from harness.measure.metrics import SLO_METRICS
 from harness.profiles import load_gpu, load_model
 from harness.runspec import RunSpec
@@ -119,6 +120,10 @@ def plan_runs(asked: Asked, rows_of: Callable[[str], int]) -> list[RunSpec]:
             f"--token-budget {asked.template.token_budget} is below --slots {asked.template.slots}: "
             "every running request needs a token a step (vLLM refuses it too); raise the budget or lower the slots"
         )
+    lengths = asked.template.lengths
+    labels = asked.template.engine == "endpoint"
+    if not labels:
+        check_used(policies, lengths)
     runs = []
     for gpu in gpus:
         for workload in workloads:
@@ -137,6 +142,7 @@ def plan_runs(asked: Asked, rows_of: Callable[[str], int]) -> list[RunSpec]:
                         requests=requests,
                         seed=seed,
                         repeat=repeat,
+                        lengths=lengths if labels else known_to(policy, lengths),
                     )
                     for policy in order
                 ]

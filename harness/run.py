@@ -12,6 +12,7 @@ from typing import Any
 from harness.engines.base import Engine, Progress, Stopped
 from harness.engines.simulated import Simulated
 from harness.errors import USER_ERRORS, Interrupted, RunFailed
+from harness.lengths import notes_on
 from harness.provenance import collect
 from harness.runs import Run, load_run
 from harness.runspec import RunSpec
@@ -36,7 +37,12 @@ class Prepared:
     def notes(self) -> list[str]:
         """What the terminal and the manifest both say about this run."""
         source = self.stream.trace.source
-        return [*self.engine.notes, *source.get("notes", ()), *source.get("notices", ())]
+        return [
+            *self.engine.notes,
+            *notes_on(self.spec.policy, self.spec.lengths),
+            *source.get("notes", ()),
+            *source.get("notices", ()),
+        ]
 
 
 def prepare(spec: RunSpec, make: MakeEngine = Simulated) -> Prepared:

@@ -65,7 +65,10 @@ _COUNT = _whole(0)
 
 # Dotted keys; what stands in a table and not in the file is passed over unless it is required.
 _SPEC: dict[str, Form] = {
-    **{f"spec.{name}": _LINE for name in ("gpu", "model", "policy", "workload", "engine", "arrival", "cost_model")},
+    **{
+        f"spec.{name}": _LINE
+        for name in ("gpu", "model", "policy", "workload", "engine", "arrival", "cost_model", "lengths")
+    },
     **{f"spec.{name}": _COUNT for name in ("requests", "seed", "repeat")},
     **{f"spec.{name}": _whole(1) for name in ("slots", "token_budget", "block_size", "max_model_len")},
     "spec.kv_tokens": _or_null(_COUNT),
@@ -97,6 +100,9 @@ _MANIFEST: dict[str, Form] = {
     "degraded": _TEXTS,
     "client": _OBJECT,
     "client.cpu_share": _or_null(_NUMBER),
+    "lengths": _OBJECT,
+    "lengths.outlived": _COUNT,
+    "lengths.ended": _COUNT,
     "prefix_cache": _or_null(_OBJECT),
     "prefix_cache.declared": _NUMBER,
     "prefix_cache.observed": _NUMBER,
@@ -134,6 +140,7 @@ _SUMMARY: dict[str, Form] = {
 # A whole object that lacks one of these is not whole.
 _TOGETHER = {
     "provenance.trace.window": ("start", "rows", "of", "order"),
+    "lengths": ("outlived", "ended"),
     "prefix_cache": ("declared", "observed"),
     "window": ("start_s", "end_s", "rule"),
     "verdict": ("level", "reasons"),

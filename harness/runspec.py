@@ -22,6 +22,8 @@ class RunSpec:
     metric to its limit in seconds; `alpha` (tokens) is what gaps are held against, None where the policy's own
     is: both decide what is reported, not what runs. `client` says how a server is driven (api, prompts, think
     time, time-outs); it is empty where there is no client.
+    `lengths` is what the scheduler knows of output lengths, canonical (`none`, `oracle`, `noisy:sigma=0.3`);
+    `none` of a policy of ours that would not look at it.
     """
 
     gpu: str
@@ -44,6 +46,7 @@ class RunSpec:
     slo: dict[str, float] = field(default_factory=dict)
     client: dict[str, Any] = field(default_factory=dict)
     alpha: float | None = None
+    lengths: str = "none"
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON values, keys in the order of the fields."""
@@ -53,6 +56,11 @@ class RunSpec:
     def from_dict(cls, values: dict[str, Any]) -> RunSpec:
         """The spec that `to_dict` wrote; unknown keys are an error of the caller."""
         return cls(**values)
+
+    @property
+    def label(self) -> str:
+        """The policy, and what it knew of output lengths: `ljf [oracle lengths]`."""
+        return self.policy if self.lengths == "none" else f"{self.policy} [{self.lengths} lengths]"
 
     @property
     def canonical(self) -> str:

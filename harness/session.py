@@ -28,6 +28,7 @@ from harness.runs import Run
 from harness.runspec import RunSpec
 from harness.words import words
 from workloads.arrivals import Offline
+from workloads.hints import canonical_lengths
 
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
 NOT_BUILT = {
@@ -68,6 +69,7 @@ def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> A
         slo=read_slo(options["slo"]),
         client=client or {},
         alpha=options["alpha"],
+        lengths=canonical_lengths(options["lengths"]),
     )
     gpus = tuple(gpu for text in options["gpus"] for gpu in text.split(","))
     return Asked(gpus, options["policies"], options["workloads"], template, options["requests"], options["repeat"])
@@ -128,7 +130,7 @@ class RunSession:
         runs = []
         with self._stoppable(), self._bar() as bar:
             for i, spec in enumerate(self.specs):
-                label = f"{spec.policy} · {spec.workload} · {spec.gpu} · repeat {spec.repeat}"
+                label = f"{spec.label} · {spec.workload} · {spec.gpu} · repeat {spec.repeat}"
                 task = bar.add_task(label, total=spec.requests, told="", place=f"{i + 1}/{len(self.specs)}")
 
                 def progress(status: Status, task: Any = task) -> None:
@@ -258,7 +260,7 @@ def _about(arm: list[Run]) -> list[str]:
     """Why an arm is not VALID, and how its policy went about it where it can choose."""
     worst = max(arm, key=lambda one: LEVELS.index(one.level))
     which = f" (worst of {len(arm)}: repeat {worst.spec.repeat})" if len(arm) > 1 else ""
-    lines = [f"{worst.spec.policy} {reason}{which}" for reason in worst.manifest["verdict"]["reasons"]]
+    lines = [f"{worst.spec.label} {reason}{which}" for reason in worst.manifest["verdict"]["reasons"]]
     share = mixed_share(arm)
     if share is not None:
         lines.append(f"{worst.spec.policy} spent {100 * share:.0f} % of its steps in mixed mode")

@@ -9,7 +9,7 @@ _TOLD = {"goodput": "goodput", "output_throughput": "output tok/s", "ttft_s": "T
 
 def words(comparison: Comparison) -> list[str]:
     """Lines for a terminal: B against A in goodput (with an SLO), throughput, TTFT and TPOT, each with its word."""
-    a, b = comparison.a[0].spec.policy, comparison.b[0].spec.policy
+    a, b = comparison.a[0].spec.label, comparison.b[0].spec.label
     if comparison.refusal:
         return [f"{b} against {a}: not compared: {comparison.refusal}"]
     lines = [f"{b} against {a} ({comparison.method}):"]

@@ -12,11 +12,16 @@ from policies.controller import ControlOptions, FixedController, OnlineControlle
 from policies.core import Policy, PolicyError
 from policies.ebplus import EBPlus
 from policies.exclusive import Exclusive
+from policies.guarded import GuardOptions, Isjl
 from policies.mixed import Mixed
+from policies.orders import Ranked, expected
 from policies.threshold import StepCosts
 
 LARGEST = 10**9
 EB_PAPER = "arXiv 2606.00516"
+FAIR_PAPER = "arXiv 2608.02244"
+# What a policy does with the output lengths that `--lengths` makes known.
+IGNORED, USED, NEEDED = "ignored", "used", "needed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,8 @@ class Option:
     help: str
     check: Callable[[Any], bool] = lambda _: True
     must: str = ""
+    required: bool = False
+    needs_lengths: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,7 @@ class PolicyEntry:
     source: str
     options: tuple[Option, ...]
     make: Callable[[dict[str, Any], Setting], Policy]
+    lengths: str = IGNORED
 
 
 class Entry(Protocol):
@@ -71,6 +79,10 @@ def _share(name: str, default: float | None, help_: str) -> Option:
 
 def _count(name: str, default: int | None, help_: str) -> Option:
     return Option(name, int, default, help_, lambda x: 1 <= x <= LARGEST, f"a whole number of 1 to {LARGEST}")
+
+
+def _word(name: str, default: str, other: str, help_: str) -> Option:
+    return Option(name, str, default, help_, lambda x: x in (default, other), f"{default} or {other}")
 
 
 _CONTROL = (
@@ -142,6 +154,28 @@ def _v1(options: dict[str, Any], setting: Setting) -> Policy:
     return Mixed()
 
 
+def _sjf(options: dict[str, Any], setting: Setting) -> Policy:
+    return Mixed(Ranked(expected))
+
+
+def _ljf(options: dict[str, Any], setting: Setting) -> Policy:
+    # Nobody starts beside one that is a token further: ISJL with α = 0.
+    return Isjl(GuardOptions(0, plan=0.0, exclusive=True))
+
+
+def _isjl(options: dict[str, Any], setting: Setting) -> Policy:
+    return Isjl(
+        GuardOptions(
+            options["alpha"],
+            options["footprint"] == "kv",
+            options["plan"],
+            options["max_wait"],
+            options["guard"] == "lenient",
+            options["prefill"] == "exclusive",
+        )
+    )
+
+
 POLICIES: dict[str, PolicyEntry] = {
     entry.name: entry
     for entry in (
@@ -200,6 +234,53 @@ POLICIES: dict[str, PolicyEntry] = {
             ),
             _ebplus,
         ),
+        PolicyEntry(
+            "sjf",
+            "shortest job first: mixed batching, the least expected output first",
+            "classical",
+            (),
+            _sjf,
+            NEEDED,
+        ),
+        PolicyEntry(
+            "ljf",
+            "longest job first, batch after batch: nobody starts while anyone decodes, so all have equal progress",
+            f"{FAIR_PAPER}, LJF",
+            (),
+            _ljf,
+            NEEDED,
+        ),
+        PolicyEntry(
+            "isjl",
+            "no two that decode together are ever more than alpha tokens apart: long ones first, shorts before them",
+            f"{FAIR_PAPER}, ISJL",
+            (
+                Option(
+                    "alpha",
+                    int,
+                    None,
+                    "the largest gap, tokens",
+                    lambda x: 0 <= x <= LARGEST,
+                    f"a whole number of 0 to {LARGEST}",
+                    required=True,
+                ),
+                _word("footprint", "decode", "kv", "decode or kv: gaps in output tokens, or in prompt plus output"),
+                Option(
+                    "plan",
+                    float,
+                    0.7,
+                    "share of alpha that shorts may take before a long one",
+                    lambda x: 0 <= x <= 1,
+                    "0 to 1",
+                    needs_lengths=True,
+                ),
+                _count("max_wait", 5000, "decode steps after which a waiting request lets nobody past"),
+                _word("guard", "strict", "lenient", "strict or lenient: whether a late long one waits or starts"),
+                _word("prefill", "mixed", "exclusive", "mixed or exclusive: whether decoding goes on during prefill"),
+            ),
+            _isjl,
+            USED,
+        ),
     )
 }
 
@@ -239,6 +320,9 @@ def read_options(name: str, given: Mapping[str, str], entry: Entry | None = None
         if key not in known:
             options = f"its options are {', '.join(known)}" if known else "it takes no options"
             raise PolicyError(f"{name}: unknown option {key!r}: {_nearest(key, list(known))}{options}")
+    for option in entry.options:
+        if option.required and option.name not in given:
+            raise PolicyError(f"{name} needs {option.name}=…, {option.help}: such as {name}:{option.name}=100")
     values = {key: option.default for key, option in known.items()}
     for key, text in given.items():
         option = known[key]
@@ -273,5 +357,5 @@ def canonical_policy(name: str, given: Mapping[str, str], entry: Entry | None = 
 
 
 def make_policy(name: str, given: Mapping[str, str], slots: int, costs: StepCosts | None) -> Policy:
-    """A fresh policy for one run on N = `slots`; PolicyError where an option does not fit."""
+    """A fresh policy for one run of an engine with N = `slots`; PolicyError where an option does not fit."""
     return find_policy(name).make(read_options(name, given), Setting(slots, costs))

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from harness.simulate.batch import EngineLimits
 from harness.simulate.cost import CostModel
-from policies.core import Partial, Phase, Policy, PolicyState, StepPlan
+from policies.core import Partial, Phase, Policy, PolicyState, StepPlan, Waiting
 from workloads.arrivals import Stream
+from workloads.hints import Hints
 
 MIXED, PREFILL, DECODE = 0, 1, 2
 LENGTH, TOO_LONG = 0, 2
@@ -83,6 +84,7 @@ class Counts:
     starved_chunks: int = 0  # prompts under way that found no block
     empty_prefills: int = 0  # prefill steps that came back empty and decoded instead
     starved_prefills: int = 0  # of these, the ones whose chunk found no block
+    held_back: int = 0  # times that an order named nobody though some waited
 
 
 class Oracle:
@@ -95,7 +97,9 @@ class Oracle:
         cost: CostModel,
         limits: EngineLimits,
         max_duration_s: float | None = None,
+        hints: Hints | None = None,
     ) -> None:
+        self.hints = hints
         self.stream = stream
         self.policy = policy
         self.cost = cost
@@ -110,7 +114,7 @@ class Oracle:
         self.now = 0
         self.sent = 0
         self.running: list[Request] = []
-        self.queue: list[Request] = []
+        self.queue: list[Request] = []  # who waits: in order, or as they came where the policy has an order
         self.ended: list[Request] = []
         self.steps: list[StepRow] = []
         self.states: list[PolicyState | None] = []
@@ -120,6 +124,8 @@ class Oracle:
     # What a policy may look at besides the counts.
 
     def waiting_tokens(self) -> Iterator[int]:
+        if self.policy.order is not None:
+            return iter([one.prompt_tokens + one.generated for one in self.policy.order])
         return iter([request.context for request in self.queue])
 
     def ages(self) -> list[int]:
@@ -173,6 +179,26 @@ class Oracle:
                 self.ended.append(request)
             else:
                 self.queue.append(request)
+                if self.policy.order is not None:
+                    self.policy.order.push(self.as_waiting(request))
+
+    def as_waiting(self, request: Request) -> Waiting:
+        if self.hints is None:
+            return Waiting(request.row, request.prompt, request.output)
+        low, high = int(self.hints.low[request.row]), int(self.hints.high[request.row])
+        return Waiting(request.row, request.prompt, request.output, low, high)
+
+    def first_waiting(self) -> Request | None:
+        """Who is to start next; None where the policy's order names nobody."""
+        if self.policy.order is None:
+            return self.queue[0]
+        named = self.policy.order.peek(self)
+        if named is None:
+            self.counts.held_back += 1
+            return None
+        request = next(one for one in self.queue if one.row == named.request)
+        assert named == self.as_waiting(request)
+        return request
 
     def step(self) -> None:
         self.waiting = len(self.queue)
@@ -247,14 +273,18 @@ class Oracle:
         admitted: list[tuple[Request, int]] = []
         budget = self.token_budget - sum(tokens for _, tokens in scheduled)
         while self.queue and budget and len(self.running) < self.slots and len(admitted) < at_most:
-            request = self.queue[0]
+            request = self.first_waiting()
+            if request is None:
+                break
             need = self.blocks_for(request.context)
             if need > self.unheld_blocks():
                 break
             if self.running and need + self.watermark_blocks > self.unheld_blocks():
                 self.counts.watermark_held += 1
                 break
-            del self.queue[0]
+            if self.policy.order is not None:
+                assert self.policy.order.pop(self).request == request.row
+            self.queue.remove(request)
             self.running.append(request)
             request.to_prefill = request.context
             tokens = min(request.to_prefill, budget)
@@ -286,6 +316,8 @@ class Oracle:
         self.queue.insert(0, request)
         request.computed = request.blocks = 0
         request.preemptions += 1
+        if self.policy.order is not None:
+            self.policy.order.push_front(self.as_waiting(request))
         self.counts.preemptions += 1
 
     def execute(self, scheduled: list[tuple[Request, int]], preempted: int) -> None:

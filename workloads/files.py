@@ -19,7 +19,7 @@ MOST_TOKENS = 10**9
 # Seconds since 1970 are 1.8e9; nanoseconds in 64 bits end at 9.2e9 s.
 LARGEST_STAMP_S = 9e9
 _ONE_A_LINE = "write one object a line, without the array's brackets and commas"
-_COLUMNS = ("prompt_tokens", "output_tokens", "timestamp_s", "id", "session", "turn")
+_COLUMNS = ("prompt_tokens", "output_tokens", "timestamp_s", "id", "session", "turn", "out_hint")
 
 _KNOWN = frozenset(_COLUMNS)
 
@@ -80,7 +80,20 @@ def _checked(where: str, row: Any) -> dict[str, Any]:
         _whole(where, "turn", found["turn"], 0)
         if "session" not in found:
             raise WorkloadError(f"{where}: turn without session")
+    if "out_hint" in found:
+        found["out_hint"] = _hint(where, found["out_hint"])
     return found
+
+
+def _hint(where: str, value: Any) -> tuple[int, int]:
+    """The least and most output tokens that its sender expects."""
+    pair = value if isinstance(value, list) else [value, value]
+    if len(pair) != 2:
+        raise WorkloadError(f"{where}: out_hint is {brief(value)}, neither a number of tokens nor a pair [low, high]")
+    low, high = (_whole(where, "out_hint", one, 1) for one in pair)
+    if low > high:
+        raise WorkloadError(f"{where}: out_hint is {brief(value)}: write the lower number first")
+    return low, high
 
 
 def _rows(path: Path) -> tuple[list[tuple[int, dict[str, Any]]], dict[str, None]]:
@@ -117,7 +130,7 @@ def _same_columns(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> frozens
 
 
 def load_jsonl(path: Path) -> Trace:
-    """A trace of JSON lines: prompt_tokens, output_tokens, and timestamp_s, id, session, turn where known.
+    """A trace of JSON lines: prompt_tokens, output_tokens, and timestamp_s, id, session, turn, out_hint where known.
 
     Timestamps are seconds and ascend; the trace counts them from the first. Other keys are not read, and
     source["notices"] names them.
@@ -158,6 +171,7 @@ def load_jsonl(path: Path) -> Trace:
             f"{source['file']}: keys that are not read: {', '.join(map(brief, [*unknown][:8]))}{more} "
             f"(known are {', '.join(_COLUMNS)})"
         ]
+    hints = np.array([row["out_hint"] for _, row in rows], np.int64) if "out_hint" in columns else None
     return Trace(
         name="file",
         prompt_tokens=np.array([row["prompt_tokens"] for _, row in rows], np.int64),
@@ -167,4 +181,6 @@ def load_jsonl(path: Path) -> Trace:
         session=np.array(session, np.int64) if session else None,
         turn=np.array(turn, np.int64) if session else None,
         ids=tuple(seen) if seen else None,
+        hint_low=None if hints is None else hints[:, 0],
+        hint_high=None if hints is None else hints[:, 1],
     )

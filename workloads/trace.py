@@ -23,7 +23,8 @@ class Trace:
     `prompt_tokens` and `output_tokens` have one entry a request, in tokens, each at least 1.
     `timestamp_s`, where the source has one, is seconds from the first request, ascending.
     `session` groups the turns of one conversation, `turn` counts from 0; None where every request is alone.
-    `ids` is None where the row number serves as id. `source` says what the data is (kind `real`, `twin`,
+    `ids` is None where the row number serves as id. `hint_low` and `hint_high`, where the source has them, bound the
+    output that its sender expects, tokens. `source` says what the data is (kind `real`, `twin`,
     `synthetic` or `file`, data set, digests, tokenizer, filters, what was skipped and why): it goes into
     the run's manifest as it is, so it holds JSON values only.
     """
@@ -36,10 +37,12 @@ class Trace:
     session: Ints | None = None
     turn: Ints | None = None
     ids: tuple[str, ...] | None = None
+    hint_low: Ints | None = None
+    hint_high: Ints | None = None
 
     def __post_init__(self) -> None:
         n = len(self.prompt_tokens)
-        for column in ("output_tokens", "timestamp_s", "session", "turn", "ids"):
+        for column in ("output_tokens", "timestamp_s", "session", "turn", "ids", "hint_low", "hint_high"):
             values = getattr(self, column)
             if values is not None and len(values) != n:
                 raise WorkloadError(f"{self.name}: {column} has {len(values)} rows, prompt_tokens has {n}")
@@ -84,6 +87,8 @@ class Trace:
                 kind = "<f8" if column == "timestamp_s" else "<i8"
                 sha.update(np.ascontiguousarray(values, dtype=kind).tobytes())
         sha.update(json.dumps(self.ids).encode() if self.ids is not None else b"row numbers")
+        if self.hint_low is not None and self.hint_high is not None:
+            sha.update(b"hints" + np.stack((self.hint_low, self.hint_high)).astype("<i8").tobytes())
         return sha.hexdigest()
 
     def take(self, rows: Ints) -> Trace:
@@ -103,4 +108,6 @@ class Trace:
             session=None if repeated else pick(self.session),
             turn=None if repeated else pick(self.turn),
             ids=ids,
+            hint_low=pick(self.hint_low),
+            hint_high=pick(self.hint_high),
         )

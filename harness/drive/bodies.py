@@ -36,6 +36,11 @@ def chat_body(
     return _body({"model": model, "messages": list(messages)}, max_tokens, seed, ignore_eos, extra)
 
 
+def hint_fields(out_hint: int | tuple[int, int] | None) -> dict[str, Any]:
+    """What tells vLLM's scheduler how many output tokens to expect, a number or the ends of an interval."""
+    return {} if out_hint is None else {"vllm_xargs": {"out_hint": out_hint}}
+
+
 def _body(
     asked: dict[str, Any], max_tokens: int, seed: int | None, ignore_eos: bool, extra: Mapping[str, Any] | None
 ) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from harness import __version__
-from harness.drive.bodies import chat_body, completion_body
+from harness.drive.bodies import chat_body, completion_body, hint_fields
 from harness.drive.endpoint import Endpoint
 from harness.drive.plan import Planned
 from harness.drive.settings import Settings
@@ -19,6 +19,7 @@ from harness.drive.workers import Snapshot, drive
 from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
 from harness.engines.discover import Scraper, engine_of
 from harness.errors import UserError
+from harness.lengths import Outlived
 from harness.records import REQUESTS
 from harness.runspec import RunSpec
 from harness.store import RunWriter
@@ -26,6 +27,7 @@ from workloads import options
 from workloads.arrivals import Stream
 from workloads.datasets.sharegpt import HUB_DATASET
 from workloads.errors import WorkloadError
+from workloads.hints import hints_of
 from workloads.prompt_dataset import DatasetPrompts
 from workloads.prompt_text import TextPrompts, Words
 from workloads.prompts import TokenPrompts, safe_ids
@@ -74,6 +76,7 @@ class EndpointEngine:
         self.client = client
         self.degraded: list[str] = []
         self.notes = [f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"]
+        self.hints = hints_of(spec.lengths, stream.trace, spec.seed)
         self._prompts = self._prompts_of()
 
     def _prompts_of(self) -> TokenPrompts | TextPrompts | DatasetPrompts:
@@ -138,23 +141,28 @@ class EndpointEngine:
     def replay(self, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:
         """Warms the server up, then drives the stream, keeping rows, the server's metrics and the client's load."""
         warmup = self._warm_up(writer, stopped)
-        first = _FirstError()
+        first, outlived = _FirstError(), Outlived(self.hints)
+
+        def sink(batch: pa.RecordBatch) -> None:
+            outlived.see(batch.column("row").to_numpy(), batch.column("output_tokens").to_numpy())
+            writer.add_requests(first.seen(batch))
+
         with Scraper(self.endpoint, writer.partial) as scraper:
             outcome = drive(
                 self._planned(),
                 self.endpoint,
                 self._settings(self.stream.concurrency),
-                lambda batch: writer.add_requests(first.seen(batch)),
+                sink,
                 processes=self.client.processes,
                 progress=lambda one: progress(_status(one)),
                 stopped=stopped,
             )
         notes = [*outcome.notes, *cut_short(self.spec.max_duration_s, outcome.sent, len(self.stream.trace))]
-        notes += scraper.notes
+        notes += [*scraper.notes, *outlived.notes]
         errors = ", ".join(f"{count} {name}" for name, count in outcome.errors.most_common())
         if errors:
             notes.append(f"requests that failed, by reason: {errors}; the first: {first.error}")
-        observed: dict[str, Any] = {"client": outcome.client, "warmup": warmup}
+        observed: dict[str, Any] = {"client": outcome.client, "warmup": warmup} | outlived.observed
         if self.spec.max_duration_s is not None:
             observed["planned"] = {"requests": outcome.recorded}
         status, reason = outcome.status, outcome.reason
@@ -188,7 +196,7 @@ class EndpointEngine:
                 id=trace.id_of(row),
                 row=row,
                 due_ns=None if due_ns is None or later else int(due_ns[row]),
-                body=self._body(prompt, output[row], row),
+                body=self._body(prompt, output[row], row, self._hint(row)),
                 prompt_tokens=prompts[row],
                 expected_output_tokens=output[row],
                 session=session,
@@ -202,12 +210,23 @@ class EndpointEngine:
             return map(self._prompts.ids, rows)
         return self._prompts.texts(rows)
 
-    def _body(self, prompt: Any, max_tokens: int, row: int) -> bytes:
-        seed = self.spec.seed + row
+    def _hint(self, row: int) -> int | tuple[int, int] | None:
+        """The output tokens that the scheduler is told to expect, one number where the interval is a point."""
+        if self.hints is None:
+            return None
+        low, high = int(self.hints.low[row]), int(self.hints.high[row])
+        return high if low == high else (low, high)
+
+    def _body(self, prompt: Any, max_tokens: int, row: int, out_hint: int | tuple[int, int] | None = None) -> bytes:
+        seed, extra = self.spec.seed + row, hint_fields(out_hint)
         if self.client.api == "chat":
             messages = [{"role": "user", "content": prompt}]
-            return chat_body(self.spec.model, messages, max_tokens, seed=seed, ignore_eos=self.client.ignore_eos)
-        return completion_body(self.spec.model, prompt, max_tokens, seed=seed, ignore_eos=self.client.ignore_eos)
+            return chat_body(
+                self.spec.model, messages, max_tokens, seed=seed, ignore_eos=self.client.ignore_eos, extra=extra
+            )
+        return completion_body(
+            self.spec.model, prompt, max_tokens, seed=seed, ignore_eos=self.client.ignore_eos, extra=extra
+        )
 
     def _warm_up(self, writer: RunWriter, stopped: Stopped) -> dict[str, Any]:
         """Requests of their own that are recorded apart and never counted; UserError where none is answered."""

@@ -9,6 +9,7 @@ from typing import Any
 from harness import __version__
 from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
 from harness.errors import UserError
+from harness.lengths import Outlived
 from harness.plan import read_policy
 from harness.profiles import Pair, load_pair
 from harness.runspec import RunSpec
@@ -20,6 +21,7 @@ from policies.catalog import make_policy
 from policies.core import Policy
 from policies.threshold import StepCosts
 from workloads.arrivals import Stream
+from workloads.hints import Hints, hints_of
 
 
 class Simulated:
@@ -35,6 +37,7 @@ class Simulated:
         self.cost = self.pair.cost(spec.cost_model)
         trace = stream.trace
         self.costs = self.pair.policy_constants(trace.mean_prompt_tokens, trace.mean_output_tokens, spec.token_budget)
+        self.hints = hints_of(spec.lengths, trace, spec.seed)
         self.policy = make_policy(*read_policy(spec.policy), spec.slots, self.costs)
 
     @property
@@ -69,22 +72,25 @@ class Simulated:
         """
         output_tokens = 0
         trace = self.stream.trace
+        outlived = Outlived(self.hints)
 
         def sink(chunk: Chunk) -> bool:
             nonlocal output_tokens
             if len(chunk.requests):
                 writer.add_requests(request_batch(chunk, trace, self.limits))
                 output_tokens += int(chunk.requests[:, 6].sum())
+                outlived.see(chunk.requests[:, 0], chunk.requests[:, 6])
             if len(chunk.steps):
                 writer.add_steps(step_batch(chunk))
             progress(Status(chunk.finished, chunk.now_ns / 1e9, output_tokens))
             return not stopped()
 
-        loop = replay(self.stream, self.policy, self.cost, self.limits, sink, self.spec.max_duration_s)
+        loop = replay(self.stream, self.policy, self.cost, self.limits, sink, self.spec.max_duration_s, self.hints)
+        observed = outlived.observed
         if not loop.whole:
-            return Ended("interrupted", "interrupted by the user")
-        notes = cut_short(self.spec.max_duration_s, loop.sent, len(trace))
-        return Ended(notes=notes, observed={"planned": {"requests": loop.sent}})
+            return Ended("interrupted", "interrupted by the user", tuple(outlived.notes), observed)
+        notes = (*cut_short(self.spec.max_duration_s, loop.sent, len(trace)), *outlived.notes)
+        return Ended(notes=notes, observed=observed | {"planned": {"requests": loop.sent}})
 
 
 def limits_of(spec: RunSpec, pair: Pair) -> EngineLimits:
@@ -109,9 +115,10 @@ def replay(
     limits: EngineLimits,
     sink: Callable[[Chunk], bool],
     max_duration_s: float | None = None,
+    hints: Hints | None = None,
 ) -> BatchLoop:
     """Runs the batch loop to its end, handing its rows to `sink`; returns the loop as it then is."""
-    loop = BatchLoop(stream, policy, cost, limits, max_duration_s=max_duration_s)
+    loop = BatchLoop(stream, policy, cost, limits, max_duration_s=max_duration_s, hints=hints)
     # The loop makes no cycles; the collector would walk its long lists again and again.
     collecting = gc.isenabled()
     gc.disable()

@@ -2,8 +2,8 @@
 
 The rules are stock vLLM's (spec: vllm-policies, "what agreed on every step"): running requests first and in
 their order, one token each while decoding; then, unless the step preempted, waiting ones first come first
-served, the last of them possibly only a chunk; a request that finds no block preempts the newest, which goes
-back to the queue's front with nothing computed; one block of the pool is vLLM's null block.
+served or in the policy's order, the last of them possibly only a chunk; a request that finds no block preempts
+the newest, which goes back to the queue's front with nothing computed; one block of the pool is vLLM's null block.
 
 All decoding requests advance together, so one clock of decode steps serves them all: a request finishes at a
 clock known when it starts to decode, and needs its next KV block at every sixteenth tick. That makes a step
@@ -15,15 +15,16 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.simulate.cost import CostModel
-from policies.core import UNLIMITED, Partial, Phase, Policy, PolicyState, StepPlan
+from policies.core import UNLIMITED, Partial, Phase, Policy, PolicyState, StepPlan, Waiting
 from workloads.arrivals import Stream
+from workloads.hints import Hints
 
 FINISH_LENGTH = 0
 FINISH_TOO_LONG = 2
@@ -89,6 +90,7 @@ class BatchLoop:
         limits: EngineLimits,
         leap: bool = True,
         max_duration_s: float | None = None,
+        hints: Hints | None = None,
     ) -> None:
         self.slots = limits.slots
         self.token_budget = limits.token_budget
@@ -112,7 +114,11 @@ class BatchLoop:
         self._last_send = NEVER if max_duration_s is None else round(max_duration_s * 1e9)
         self._first: list[int] = [-1] * n
         self._birth: list[int] = [0] * n  # clock at which a decoding request would have had no token yet
-        self._queue: deque[int] = deque()
+        self._queue: deque[int] = deque()  # all that wait, where the policy has no order
+        self._order = policy.order
+        self._line: Sized = self._queue if self._order is None else self._order
+        self._low: list[int] | None = None if hints is None else hints.low.tolist()
+        self._high: list[int] | None = None if hints is None else hints.high.tolist()
         self._running: dict[int, None] = {}  # in order of admission
         self._partial = -1  # the one request whose prompt is only partly computed
         self._partial_done = 0
@@ -149,7 +155,9 @@ class BatchLoop:
     # What a policy may read besides the counts.
 
     def waiting_tokens(self) -> Iterator[int]:
-        """Tokens to prefill of each waiting request, first come first."""
+        """Tokens to prefill of each waiting request, in order."""
+        if self._order is not None:
+            return (one.prompt_tokens + one.generated for one in self._order)
         if not self._resumed:
             return map(self._prompt.__getitem__, self._queue)
         return (self._prompt[r] + self._resumed.get(r, 0) for r in self._queue)
@@ -187,13 +195,14 @@ class BatchLoop:
         while True:
             if self._arrive():
                 changed = True
-            if not self._running and not self._queue:
+            if not self._running and not self._line:
                 # A closed loop that sends nothing with nothing in flight has come to its last time to send.
                 if self._next == self._n or self._closed or self._due[self._next] > self._last_send:
                     break
                 self._now = max(self._now, self._due[self._next])
                 continue
-            if changed:
+            # An order may let someone start as time goes by: it is asked before each step in which anyone waits.
+            if changed or (self._order is not None and self._line):
                 plan = policy.plan(self)
                 state = policy.state()
                 if state is not self._state:
@@ -227,7 +236,7 @@ class BatchLoop:
         while self._next < self._n:
             request = self._next
             if self._closed:
-                if len(self._queue) + len(self._running) >= self._concurrency or self._now > self._last_send:
+                if len(self._line) + len(self._running) >= self._concurrency or self._now > self._last_send:
                     break
                 self._due[request] = self._now
             elif self._due[request] > min(self._now, self._last_send):
@@ -238,9 +247,12 @@ class BatchLoop:
                 self._rows.extend((request, due, due, -1, -1, due, 0, 0, FINISH_TOO_LONG))
                 self.finished += 1
                 continue
-            self._queue.append(request)
+            if self._order is None:
+                self._queue.append(request)
+            else:
+                self._order.push(self._as_waiting(request))
             came = True
-        self.waiting = len(self._queue)
+        self.waiting = len(self._line)
         return came
 
     def _step(self, plan: StepPlan) -> bool:
@@ -248,7 +260,7 @@ class BatchLoop:
         phase = plan.phase
         block_size = self.block_size
         running = self._running
-        queue = self._queue
+        queue, line, order = self._queue, self._line, self._order
         decodes = preempted = prefill_tokens = 0
         prefill_work = 0.0
         entered: list[int] = []
@@ -263,11 +275,18 @@ class BatchLoop:
                 prefill_tokens += chunk
                 prefill_work += work
                 preempted += lost
-            if queue and not preempted:
+            if line and not preempted:
                 room = min(self.slots - len(running), plan.admit)
                 prompt = self._prompt
-                while budget > 0 and room > 0 and queue:
-                    request = queue[0]
+                while budget > 0 and room > 0 and line:
+                    if order is None:
+                        request = queue[0]
+                    else:
+                        named = order.peek(self)
+                        if named is None:
+                            break
+                        assert isinstance(named.request, int)
+                        request = named.request
                     tokens = prompt[request]
                     if self._resumed:
                         tokens += self._resumed.get(request, 0)
@@ -276,7 +295,10 @@ class BatchLoop:
                     # only a chunk of it is computed now.
                     if blocks + (self.watermark_blocks if running else 0) > self.free_blocks:
                         break
-                    queue.popleft()
+                    if order is None:
+                        queue.popleft()
+                    else:
+                        order.pop(self)
                     running[request] = None
                     room -= 1
                     if request not in self._preempted_of:
@@ -348,7 +370,7 @@ class BatchLoop:
                 prefill_tokens,
                 decodes,
                 holding,
-                len(queue),
+                len(line),
                 preempted,
                 kv_tokens,
                 *produced,
@@ -359,7 +381,7 @@ class BatchLoop:
         done = self._ends_at.pop(clock, None)
         if done is not None:
             self._finish(done)
-        self.waiting = len(queue)
+        self.waiting = len(line)
         self.prefilling = 1 if self._partial >= 0 else 0
         return done is not None or prefill_tokens > 0 or preempted > 0
 
@@ -487,8 +509,17 @@ class BatchLoop:
             self._end_spell(request)
             self._resumed[request] = self._clock - self._birth[request]
             self._stop_decoding([request])
-        self._queue.appendleft(request)
+        if self._order is None:
+            self._queue.appendleft(request)
+        else:
+            self._order.push_front(self._as_waiting(request))
         self._preempted_of[request] = self._preempted_of.get(request, 0) + 1
+
+    def _as_waiting(self, request: int) -> Waiting:
+        """A waiting request as the policy's order sees it."""
+        low = None if self._low is None else self._low[request]
+        high = None if self._high is None else self._high[request]
+        return Waiting(request, self._prompt[request], self._resumed.get(request, 0), low, high)
 
     def _end_spell(self, request: int) -> None:
         """Writes down the spell of decoding that ends now."""
@@ -510,6 +541,8 @@ class BatchLoop:
         They are the steps before the next completion, block shortage or arrival, with nothing to admit.
         """
         if not self._leap or not self.decoding or self._partial >= 0 or plan.phase is PREFILL:
+            return False
+        if self._order is not None and self._line:
             return False
         ends_at, clock, block_size = self._ends_at, self._clock, self.block_size
         steps = 0
@@ -540,7 +573,7 @@ class BatchLoop:
             0,
             n,
             n,
-            len(self._queue),
+            len(self._line),
             0,
             (self.total_blocks - self.free_blocks + blocks) * block_size,
             n,

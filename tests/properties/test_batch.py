@@ -22,10 +22,13 @@ from harness.simulate.cost import CostModel
 from harness.simulate.linear import Linear
 from harness.simulate.roofline import Roofline
 from policies.catalog import make_policy
-from policies.core import DECODE, UNLIMITED, Phase, Policy, PolicyState, StepPlan, View
+from policies.core import DECODE, UNLIMITED, Order, Phase, Policy, PolicyState, StepPlan, View
+from policies.mixed import Mixed
+from policies.orders import Ranked
 from policies.threshold import StepCosts, crossover
 from tests.oracle import LENGTH, TOO_LONG, Oracle, StepRow
 from workloads.arrivals import Arrival, Closed, Poisson, Stream
+from workloads.hints import Hints, hints_of
 from workloads.trace import Trace
 
 Ints = npt.NDArray[np.int64]
@@ -75,10 +78,10 @@ class Telltale:
 class Erratic:
     """Changes its phase whenever anything changes, in ways that no real policy has, but always goes on."""
 
-    def __init__(self, salt: int) -> None:
+    def __init__(self, salt: int, order: Order | None) -> None:
         self.salt = salt
         self.told = 0
-        self.order = None
+        self.order = order
 
     def plan(self, view: View) -> StepPlan:
         # The answer must not change while nothing but the KV cache does: the loop does not ask again then.
@@ -207,6 +210,11 @@ class Case:
     model: CostModel
     every: int = 4096
     max_duration_s: float | None = None
+    lengths: str = "none"
+
+    @cached_property
+    def hints(self) -> Hints | None:
+        return hints_of(self.lengths, self.stream.trace, 0)
 
     @cached_property
     def stream(self) -> Stream:
@@ -217,8 +225,11 @@ class Case:
         return Stream(trace, arrival, np.array(self.due_ns, np.int64))
 
     def new_policy(self) -> Watching:
-        if self.policy == "erratic":
-            return Watching(Erratic(int(dict(self.options)["salt"])))
+        if self.policy == "in arrival order":
+            return Watching(Mixed(Ranked(lambda _: 0)))
+        if self.policy in ("erratic", "erratic order"):
+            order = Ranked(lambda one: one.prompt_tokens) if self.policy == "erratic order" else None
+            return Watching(Erratic(int(dict(self.options)["salt"]), order))
         return Watching(make_policy(self.policy, dict(self.options), self.limits.slots, self.costs))
 
     def fits(self, row: int) -> bool:
@@ -226,16 +237,25 @@ class Case:
         return self.prompts[row] + self.outputs[row] <= min(cache, self.limits.max_model_len)
 
     def oracle(self) -> Oracle:
-        return Oracle(self.stream, self.new_policy(), self.model, self.limits, self.max_duration_s).run()
+        return Oracle(self.stream, self.new_policy(), self.model, self.limits, self.max_duration_s, self.hints).run()
 
 
 def policy_of(
     draw: Draw, kinds: Sequence[str], slots: int, costs: StepCosts, prompts: list[int], outputs: list[int]
 ) -> tuple[str, dict[str, str]]:
     kind = draw.choice(kinds)
-    if kind in ("v0", "v1"):
+    if kind in ("v0", "v1", "sjf", "ljf"):
         return kind, {}
-    if kind == "erratic":
+    if kind == "isjl":
+        return kind, {
+            "alpha": str(draw.choice((0, 1, 3, 10, 30, 100, 1000))),
+            "footprint": draw.choice(("decode", "decode", "kv")),
+            "plan": draw.choice(("0", "0.5", "0.7", "1")),
+            "max_wait": draw.choice(("1", "10", "100", "1000000")),
+            "guard": draw.choice(("strict", "strict", "strict", "lenient")),
+            "prefill": draw.choice(("mixed", "mixed", "exclusive")),
+        }
+    if kind in ("erratic", "erratic order"):
         return kind, {"salt": str(draw.integer(0, 1000))}
     often = {"update_every": str(draw.choice((1, 2, 10))), "window": str(draw.choice((1, 5, 40, 500)))}
     if kind == "k":
@@ -255,6 +275,8 @@ def policy_of(
 
 
 KINDS = ("v1", "v0", "k", "eb", "ebplus", "ebplus", "erratic")
+ORDERED = ("sjf", "ljf", "isjl", "isjl", "isjl", "erratic order")
+LENGTHS = ("none", "oracle", "oracle", "noisy:sigma=0.3", "noisy:sigma=2", "interval:sigma=0.5")
 
 
 def case_of(draw: Draw, least: int = 1, most: int = 80, kinds: Sequence[str] = KINDS) -> Case:
@@ -294,12 +316,13 @@ def case_of(draw: Draw, least: int = 1, most: int = 80, kinds: Sequence[str] = K
         costs,
         draw.choice(MODELS),
         every=draw.choice((1, 7, 4096)),
+        lengths=draw.choice(LENGTHS) if policy in ORDERED else "none",
     )
 
 
-def crowded(draw: Draw) -> Case:
+def crowded(draw: Draw, kinds: Sequence[str] = ("v1", "ebplus", "erratic", "erratic")) -> Case:
     """Long prompts in small chunks among many decodes, with KV for about two: chunks that find no block."""
-    case = case_of(draw, 20, 80, ("v1", "ebplus", "erratic", "erratic"))
+    case = case_of(draw, 20, 80, kinds)
     prompts = tuple(draw.choice((1, 1, 5, 400)) for _ in case.prompts)
     outputs = tuple(draw.integer(20, 120) for _ in case.outputs)
     slots = draw.integer(12, 16)
@@ -317,7 +340,9 @@ def crowded(draw: Draw) -> Case:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     drawn = Drawn(draw)
-    return crowded(drawn) if drawn.integer(0, 4) == 4 else case_of(drawn)
+    if drawn.integer(0, 4) == 4:
+        return crowded(drawn, drawn.choice((("v1", "ebplus", "erratic", "erratic"), ORDERED)))
+    return case_of(drawn, kinds=drawn.choice((KINDS, KINDS, ORDERED)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +366,8 @@ class Played:
 
 def play(case: Case, leap: bool = True, every: int | None = None) -> Played:
     policy = case.new_policy()
-    loop = BatchLoop(case.stream, policy, case.model, case.limits, leap=leap, max_duration_s=case.max_duration_s)
+    limit = case.max_duration_s
+    loop = BatchLoop(case.stream, policy, case.model, case.limits, leap=leap, max_duration_s=limit, hints=case.hints)
     chunks: list[Chunk] = []
 
     def sink(chunk: Chunk) -> bool:
@@ -457,6 +483,7 @@ def check_conservation(case: Case, played: Played) -> None:
     )
     assert played.loop.free_blocks == played.loop.total_blocks == limits.kv_blocks - 1
     assert (played.loop.waiting, played.loop.prefilling, played.loop.decoding) == (0, 0, 0)
+    check_gap(case, played)
     if case.policy in ("v0", "eb"):
         assert (played.column("phase") != 0).all()
         check_phases(case, played)
@@ -485,6 +512,17 @@ def check_conservation(case: Case, played: Played) -> None:
         assert (gaps >= 0).all()
         assert np.isin(starts[1:][gaps > 0], case.due_ns).all()
         assert (played.column("waiting")[:-1][gaps > 0] == 0).all()
+
+
+def check_gap(case: Case, played: Played) -> None:
+    """No two that give a token in one step are ever further apart than a strict guard allows."""
+    given = dict(case.options)
+    if case.policy == "ljf":
+        given["alpha"] = "0"
+    if case.policy not in ("ljf", "isjl") or given.get("guard") == "lenient":
+        return
+    count = "footprint" if given.get("footprint") == "kv" else "generated"
+    assert (played.column(f"{count}_max") - played.column(f"{count}_min") <= int(given["alpha"])).all()
 
 
 def check_phases(case: Case, played: Played) -> None:
@@ -518,6 +556,8 @@ def seeded_cases() -> Iterator[Case]:
         yield case_of(Seeded(seed))
         if seed % 5 == 0:
             yield crowded(Seeded(seed))
+    for seed in range(200, 300):
+        yield crowded(Seeded(seed), ORDERED) if seed % 4 == 0 else case_of(Seeded(seed), kinds=ORDERED)
     # An update asks for 30 completions: more requests for the policy that changes its mode at updates.
     for seed in range(150, 200):
         yield case_of(Seeded(seed), 60, 200, ("ebplus",))
@@ -526,6 +566,8 @@ def seeded_cases() -> Iterator[Case]:
 def tally(case: Case, oracle: Oracle) -> Counter[str]:
     seen: Counter[str] = Counter({f.name: getattr(oracle.counts, f.name) for f in dataclasses.fields(oracle.counts)})
     modes = [state.mode for state in oracle.states if state is not None]
+    if case.policy == "isjl":
+        seen["guarded_preemptions"] = oracle.counts.preemptions
     seen["mode_changes"] = sum(a != b for a, b in pairwise(modes))
     prefilling = [plan.phase is Phase.PREFILL for plan in oracle.plans]
     if case.policy in ("v0", "eb"):
@@ -557,6 +599,8 @@ def test_seeded_cases_equal_the_oracle_and_see_everything_happen() -> None:
         "starved_chunks": 50,
         "empty_prefills": 50,
         "starved_prefills": 5,
+        "held_back": 50,
+        "guarded_preemptions": 50,
         "leaps": 50,
     }
     assert {name: seen[name] for name, floor in floors.items() if seen[name] < floor} == {}
@@ -566,6 +610,13 @@ def test_seeded_cases_equal_the_oracle_and_see_everything_happen() -> None:
 @given(cases())
 def test_the_same_case_gives_the_same_rows(case: Case) -> None:
     check_same(play(case), play(case, every=3))
+
+
+@few
+@given(cases())
+def test_arrival_order_as_an_order_is_the_queue_itself(case: Case) -> None:
+    plain = dataclasses.replace(case, policy="v1", options=())
+    check_same(play(plain), play(dataclasses.replace(plain, policy="in arrival order")))
 
 
 @few
