@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from workloads.datasets.sharegpt import Reading, read_pairs
+from workloads.datasets.counting import Reading
+from workloads.datasets.sharegpt import read_pairs
 from workloads.errors import WorkloadError
 from workloads.trace import Trace
 
