@@ -95,7 +95,7 @@ def fetch_files(
     except Exception as error:
         raise WorkloadError(f"{told} ({shown(str(error).splitlines()[0])}): {remedy}") from None
     try:
-        info = HfApi().repo_info(repo, repo_type="dataset", revision=revision, timeout=ANSWER_WITHIN_S)
+        info = HfApi().dataset_info(repo, revision=revision, timeout=ANSWER_WITHIN_S)
         names = pick([one.rfilename for one in info.siblings or []])
         files = [Path(hf_hub_download(repo, name, repo_type="dataset", revision=info.sha)) for name in names]
     except WorkloadError:

@@ -7,7 +7,7 @@ import numpy as np
 from workloads.errors import WorkloadError
 
 # Never renumber: a tag is part of what a seed means.
-TAGS = {"lengths": 1, "arrivals": 2, "prompts": 3, "order": 4}
+TAGS = {"lengths": 1, "arrivals": 2, "prompts": 3, "order": 4, "chunks": 11}
 
 
 def generator(seed: int, purpose: str) -> np.random.Generator:

@@ -40,7 +40,11 @@ class Shards:
         names = [shown(path.name) for path in self.files]
         told: dict[str, object] = {"file": names[0]} if len(names) == 1 else {"files": names}
         told["file_sha256"] = self.digest()
-        return told | ({"revision": self.revision} if self.revision else {})
+        return told | self.told()
+
+    def told(self) -> dict[str, object]:
+        """The revision, where the hub sent them."""
+        return {"revision": self.revision} if self.revision else {}
 
 
 def _natural(path: str) -> list[tuple[int, int | str]]:

@@ -1,4 +1,4 @@
-"""ShareGPT: human→gpt pairs of the real file, counted with a tokenizer.
+"""ShareGPT, V3 and V4.3: human→gpt pairs of the real file, counted with a tokenizer.
 
 A pair is a human turn whose next turn is the model's, by role and not by position; system turns between
 are skipped. Each pair stands alone: its own text, no chat template, no history (the published protocol
@@ -8,6 +8,7 @@ sends every pair as a single turn).
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,10 @@ from workloads.trace import Trace
 
 HUB_DATASET = "anon8231489123/ShareGPT_Vicuna_unfiltered"
 HUB_FILE = "ShareGPT_V3_unfiltered_cleaned_split.json"
+# V4.3 is V3 cleaned further, in the same form.
+HUB_DATASET_V43 = "Aeala/ShareGPT_Vicuna_unfiltered"
+HUB_FILES = re.compile(r"^ShareGPT_V(3|4\.3)_unfiltered_cleaned_split\.json$")
+DATA_SETS = frozenset({HUB_DATASET, HUB_DATASET_V43})
 _KEPT = ("prompt_tokens", "output_tokens", "session", "turn")
 
 
@@ -141,7 +146,8 @@ def load(path: Path, *, tokenizer: str, model: str, allow_truncated: bool, asked
         raise TruncatedFileError(path, cut["last_whole_record"], cut["byte"])
     source = {
         "kind": "real",
-        "data_set": HUB_DATASET,
+        "data_set": HUB_DATASET_V43 if "V4.3" in path.name else HUB_DATASET,
+        "licence": "see the data set's page: conversations that people shared in public",
         "file": shown(path.name),
         "file_sha256": file_sha,
         "tokenizer": tokenizer or model,
