@@ -81,12 +81,16 @@ class Part:
 
 
 class Conversation(NamedTuple):
-    """One row: its id, and role, text and time (µs since 1970, None where there is none) of each turn."""
+    """One row: its id, and role, text and time (µs since 1970, None where there is none) of each turn.
+
+    `fault` says why a row has no turns where it is not simply empty.
+    """
 
     key: Any
     roles: list[Any]
     texts: list[Any]
     stamps: list[int | None] | None
+    fault: str | None = None
 
 
 def microseconds(given: Any) -> int | None:
@@ -139,7 +143,7 @@ def _from_parquet(path: Path, form: Form) -> Iterator[Conversation]:
             at = to
 
 
-def _from_json(path: Path, form: Form, reading: Reading) -> Iterator[Conversation]:
+def _from_json(path: Path, form: Form) -> Iterator[Conversation]:
     for number, row in enumerate(read_json(path)):
         value = row.value
         turns = value.get(form.column) if isinstance(value, dict) else None
@@ -148,8 +152,8 @@ def _from_json(path: Path, form: Form, reading: Reading) -> Iterator[Conversatio
                 found = f"found are {', '.join(shown(key, 40) for key in [*value][:20])}" if value else "it is empty"
                 found = found if isinstance(value, dict) else "it is no object"
                 raise WorkloadError(f"{row.where}: no list {form.column}: {found}; is it the right data set?")
-            reading.skipped[f"record without a list {form.column}"] += 1
-            turns = []
+            yield Conversation(None, [], [], None, f"record without a list {form.column}")
+            continue
         turns = [turn if isinstance(turn, dict) else {} for turn in turns]
         stamps = [microseconds(turn.get("timestamp")) for turn in turns] if form.stamped else None
         key = value.get(form.id_column) if isinstance(value, dict) and form.id_column else None
@@ -166,7 +170,7 @@ def read(shards: Shards, form: Form, reading: Reading, allow_truncated: bool = F
             yield from _from_parquet(path, form)
             continue
         try:
-            yield from _from_json(path, form, reading)
+            yield from _from_json(path, form)
         except TruncatedFileError as cut:
             if not allow_truncated:
                 raise
@@ -206,7 +210,7 @@ def taken(
             # Python's own hash, whose 64 bits are enough to count by.
             keys.append(hash(one.key))
         if not one.texts:
-            reading.skipped["empty conversation"] += 1
+            reading.skipped[one.fault or "empty conversation"] += 1
             continue
         pairs = list(pairs_of(zip(one.roles, one.texts, strict=True), reading.skipped))
         if len(pairs) < part.min_turns:

@@ -87,7 +87,11 @@ def texts_of(data_set: str, record: dict[str, Any]) -> tuple[Any, Any, Any]:
     return record["context"], f"{asked_for}\n\nAnswer:", answer
 
 
-def _from_parquet(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
+# Which LongBench, the record (None where it lacks its keys), and where it stands.
+Record = tuple[str, dict[str, Any] | None, str]
+
+
+def _from_parquet(path: Path) -> Iterator[Record]:
     names = parquet.column_names(path)
     data_set = _version(path, shown(path), names)
     keys = _V2_KEYS if data_set == V2 else _V1_KEYS
@@ -97,27 +101,22 @@ def _from_parquet(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
             yield data_set, {name: values[i] for name, values in columns.items()}, f"{shown(path)}, row {first + i + 1}"
 
 
-def _from_json(path: Path, only: frozenset[str], reading: Reading) -> Iterator[tuple[str, dict[str, Any], str]]:
+def _from_json(path: Path, only: frozenset[str]) -> Iterator[Record]:
     data_set = ""
     for row in read_json(path, only):
         found = row.value if isinstance(row.value, dict) else {}
         data_set = data_set or _version(path, row.where, list(found))
         keys = _V2_KEYS if data_set == V2 else _V1_KEYS
-        if not set(keys) <= found.keys():
-            reading.skipped["record without its keys"] += 1
-            continue
-        yield data_set, found, row.where
+        yield data_set, found if set(keys) <= found.keys() else None, row.where
 
 
-def _records(
-    shards: Shards, only: frozenset[str], reading: Reading, allow_truncated: bool
-) -> Iterator[tuple[str, dict[str, Any], str]]:
+def _records(shards: Shards, only: frozenset[str], reading: Reading, allow_truncated: bool) -> Iterator[Record]:
     for path in shards.files:
         if path.suffix.lower() == ".parquet":
             yield from _from_parquet(path)
             continue
         try:
-            yield from _from_json(path, only, reading)
+            yield from _from_json(path, only)
         except TruncatedFileError as cut:
             if not allow_truncated:
                 raise
@@ -132,6 +131,9 @@ def _rows(shards: Shards, only: frozenset[str], reading: Reading, allow_truncate
         if len(data_sets) > 1:
             raise WorkloadError(f"{where}: LongBench v1 and v2 side by side: give one of them")
         reading.facts["records_read"] = number + 1
+        if record is None:
+            reading.skipped["record without its keys"] += 1
+            continue
         key = record.get("_id")
         if isinstance(key, str):
             reading.facts["ids_that_occur_again"] += key in seen
