@@ -149,8 +149,9 @@ def _from_json(path: Path, form: Form) -> Iterator[Conversation]:
         turns = value.get(form.column) if isinstance(value, dict) else None
         if not isinstance(turns, list):
             if number == 0:
-                found = f"found are {', '.join(shown(key, 40) for key in [*value][:20])}" if value else "it is empty"
-                found = found if isinstance(value, dict) else "it is no object"
+                found = "it is no object"
+                if isinstance(value, dict):
+                    found = f"found are {', '.join(shown(key, 40) for key in [*value][:20]) or 'none'}"
                 raise WorkloadError(f"{row.where}: no list {form.column}: {found}; is it the right data set?")
             yield Conversation(None, [], [], None, f"record without a list {form.column}")
             continue
