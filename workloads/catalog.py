@@ -34,7 +34,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadEntry:
-    """A workload: `load` gets typed options and what the run asks; `windowed` ones go through `select`."""
+    """A workload: `load` gets typed options and what the run asks; `windowed` ones go through `select`.
+
+    `texts` gives the data set's own prompts, where it is at hand.
+    """
 
     name: str
     summary: str
@@ -42,6 +45,7 @@ class WorkloadEntry:
     options: tuple[Option, ...]
     load: Callable[[Values, Asked], Trace]
     windowed: bool = True
+    texts: Callable[[Values], real_sets.Texts] | None = None
 
 
 def _protocol(cap: int, forced: int, min_output: int = 1) -> tuple[Option, ...]:
@@ -143,6 +147,7 @@ _ENTRIES = (
             _ORDER,
         ),
         _sharegpt,
+        texts=real_sets.share_gpt_texts,
     ),
     WorkloadEntry(
         "longbench",
@@ -174,6 +179,7 @@ _ENTRIES = (
             ),
         ),
         _data_set("wildchat", real_sets.chat(WILDCHAT)),
+        texts=real_sets.chat_texts(WILDCHAT),
     ),
     WorkloadEntry(
         "numinamath",
@@ -187,6 +193,7 @@ _ENTRIES = (
             _ORDER,
         ),
         _data_set("numinamath", real_sets.chat(NUMINAMATH)),
+        texts=real_sets.chat_texts(NUMINAMATH),
     ),
     WorkloadEntry(
         "lmsys",
@@ -201,6 +208,7 @@ _ENTRIES = (
             _ORDER,
         ),
         _data_set("lmsys", real_sets.chat(LMSYS)),
+        texts=real_sets.chat_texts(LMSYS),
     ),
     WorkloadEntry(
         "synthetic",
@@ -257,6 +265,20 @@ def load_workload(name: str, given: Mapping[str, str], *, requests: int | None, 
         trace = select(trace, requests, seed, values["order"])
     source = {**trace.source, "workload": canonical_workload(name, given)}
     return dataclasses.replace(trace, name=name, source=source)
+
+
+def dataset_texts(workload: str) -> real_sets.Texts:
+    """(session, turn) and prompt of every row of `name:key=value,…`; WorkloadError where only lengths are at hand."""
+    name, given = options.split(workload)
+    entry = entry_of(name)
+    values = options.read(entry.name, entry.options, given)
+    if entry.texts is None or not (values["path"] or values["hf"] or values.get("source") == "hub"):
+        source = entry.name if entry.texts else "sharegpt"
+        raise WorkloadError(
+            f"--prompts dataset: {workload} has no text here: give {source}:path=FILE,tokenizer=… "
+            "(embedded traces and twins are lengths only)"
+        )
+    return entry.texts(values)
 
 
 def canonical_workload(name: str, given: Mapping[str, str]) -> str:

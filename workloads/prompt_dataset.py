@@ -1,24 +1,22 @@
-"""The data set's own text as prompts: what the people of ShareGPT really wrote."""
+"""The data set's own text as prompts: what the people of ShareGPT, WildChat or LMSYS really wrote."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
-from workloads.datasets.counting import Reading
-from workloads.datasets.sharegpt import read_pairs
 from workloads.errors import WorkloadError
 from workloads.trace import Trace
 
 
 class DatasetPrompts:
-    """The human text of each row of a ShareGPT trace, read again from its file; rows that are not asked for pass by.
+    """The human text of each row of a trace, read again from its files; rows that are not asked for pass by.
 
-    `trace` must still know its conversations (session and turn). Raises WorkloadError where it does not, and
-    where the file no longer holds a row.
+    `texts` gives (session, turn) and prompt of every row that the workload's options take. `trace` must still know
+    its conversations (session and turn). Raises WorkloadError where it does not, and where the files no longer hold
+    a row.
     """
 
-    def __init__(self, trace: Trace, path: Path, allow_truncated: bool) -> None:
+    def __init__(self, trace: Trace, texts: Iterable[tuple[tuple[int, int], str]]) -> None:
         if trace.session is None or trace.turn is None:
             raise WorkloadError(
                 f"{trace.name}: prompts from the data set need its own order and no row twice: leave out order=…, "
@@ -26,14 +24,17 @@ class DatasetPrompts:
             )
         self._where = list(zip(trace.session.tolist(), trace.turn.tolist(), strict=True))
         wanted = set(self._where)
-        self._text = {
-            (pair.session, pair.turn): pair.prompt
-            for pair in read_pairs(path, Reading(), allow_truncated)
-            if (pair.session, pair.turn) in wanted
-        }
+        self._text: dict[tuple[int, int], str] = {}
+        for where, text in texts:
+            if where in wanted:
+                self._text[where] = text
+                if len(self._text) == len(wanted):
+                    break
         if missing := wanted - self._text.keys():
             session, turn = min(missing)
-            raise WorkloadError(f"{path}: conversation {session} has no pair {turn} any more: the file has changed")
+            raise WorkloadError(
+                f"{trace.name}: conversation {session} has no pair {turn} any more: the data set's files have changed"
+            )
 
     def texts(self, rows: Iterable[int]) -> Iterator[str]:
         """The prompts of many rows, in their order."""

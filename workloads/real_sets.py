@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from workloads.datasets import conversations, longbench, sharegpt
 from workloads.datasets.conversations import Form, Part
-from workloads.datasets.shards import find
+from workloads.datasets.counting import Reading
+from workloads.datasets.shards import Shards, find
 from workloads.errors import WorkloadError
 from workloads.options import Option
 from workloads.trace import Trace
 
 Values = Mapping[str, Any]
+# (session, turn) of a row, and its prompt.
+Texts = Iterator[tuple[tuple[int, int], str]]
 
 PAIRS = Option("pairs", str, "all", "all pairs of a conversation or the first only", choices=("all", "first"))
 HF = Option("hf", str, "", "id or id@revision of the data set on the Hugging Face hub, from its cache or downloaded")
@@ -50,12 +53,17 @@ def _given(name: str, values: Values) -> str:
     return f"{name}:hf={values['hf']}," if values["hf"] else f"{name}:source=hub,"
 
 
-def share_gpt(values: Values, model: str) -> Trace:
-    """Every pair of ShareGPT's one file; `source=hub` is V3 from the hub."""
+def _share_gpt_files(values: Values) -> Shards:
     hub = "" if values["path"] else values["hf"] or sharegpt.HUB_DATASET
     shards = find(values["path"], hub or values["hf"], name="sharegpt", wanted=sharegpt.HUB_FILES)
     if len(shards.files) > 1:
         raise WorkloadError(f"sharegpt: {len(shards.files)} files: ShareGPT is one: give sharegpt:path=FILE")
+    return shards
+
+
+def share_gpt(values: Values, model: str) -> Trace:
+    """Every pair of ShareGPT's one file; `source=hub` is V3 from the hub."""
+    shards = _share_gpt_files(values)
     trace = sharegpt.load(
         shards.files[0],
         tokenizer=values["tokenizer"],
@@ -64,6 +72,12 @@ def share_gpt(values: Values, model: str) -> Trace:
         asked=_given("sharegpt", values),
     )
     return dataclasses.replace(trace, source=trace.source | shards.told())
+
+
+def share_gpt_texts(values: Values) -> Texts:
+    """The prompts of ShareGPT's file."""
+    pairs = sharegpt.read_pairs(_share_gpt_files(values).files[0], Reading(), values["allow_truncated"])
+    return ((pair[:2], pair.prompt) for pair in pairs)
 
 
 def chat_part(values: Values) -> Part:
@@ -88,6 +102,23 @@ def chat(form: Form) -> Callable[[Values, str], Trace]:
         )
 
     return load
+
+
+def chat_texts(form: Form) -> Callable[[Values], Texts]:
+    """The prompts of a chat data set, each standing alone as it was counted."""
+
+    def texts(values: Values) -> Texts:
+        if values.get("history"):
+            raise WorkloadError(
+                f"{form.workload}: prompts from the data set stand alone, turn by turn: leave out history=true"
+            )
+        shards = find(values["path"], values["hf"], name=form.workload)
+        part = chat_part(values)
+        for session, pairs, _ in conversations.taken(shards, form, part, Reading(), values["allow_truncated"]):
+            for turn, pair in enumerate(pairs):
+                yield (session, turn), pair.prompt + part.suffix
+
+    return texts
 
 
 def long_bench(values: Values, model: str) -> Trace:
