@@ -75,7 +75,8 @@ def test_the_hubs_cache_is_enough_without_a_network(bench: Bench, tmp_path: Path
     for asked in (LMSYS, f"{LMSYS}@main", f"{LMSYS}@{REVISION}"):
         result = bench("trace", "info", f"lmsys:hf={asked},tokenizer={bytes_tokenizer}", "--json")
         assert result.code == 0, result.err
-        assert result.json["source"]["revision"] == REVISION
+        source = result.json["source"]
+        assert (source["hub"], source["revision"]) == (LMSYS, REVISION)
         found[asked] = result.json["digest"]
     local = bench("trace", "info", f"lmsys:path={folder},tokenizer={bytes_tokenizer}", "--json")
     assert set(found.values()) == {local.json["digest"]}

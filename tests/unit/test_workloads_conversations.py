@@ -264,12 +264,24 @@ def test_wildchats_times_are_arrivals_in_order(tmp_path: Path, load: Callable[..
     told = load("wildchat", path, history=True, **options)
     before = trace.prompt_tokens + trace.output_tokens
     assert (told.prompt_tokens - trace.prompt_tokens).tolist() == [0, 0, 0, int(before[2]), int(before[1])]
+    far = put_wild(tmp_path / "f.parquet", wild(1, 2, [0.0, 1e7]))
+    (notice,) = load("wildchat", far, **options).source["notices"]
+    assert notice == "2 requests in 1e+07 s are 2e-07/s: are the timestamps in the right unit?"
+    assert "notices" not in trace.source
     untimed = put_wild(tmp_path / "u.parquet", wild(1, 2))
     assert "no turn has a timestamp: leave out order=time" in refusal(lambda: load("wildchat", untimed, **options))
 
 
 def test_times_keep_their_instant_whatever_the_zone(tmp_path: Path, load: Callable[..., Trace]) -> None:
-    talks = ["2023-04-10T02:00:00+02:00", "2023-04-10T00:00:01", "2023-04-09T19:00:02.500-05:00", "soon", 12, None]
+    talks = [
+        "2023-04-10T02:00:00+02:00",
+        "2023-04-10T00:00:01",
+        "2023-04-09T19:00:02.500-05:00",
+        "soon",
+        12,
+        None,
+        "9999-12-31",
+    ]
     rows = [made.wildchat_row(i, say(("user", "q"), ("assistant", "a"))) for i in range(len(talks))]
     for row, stamp in zip(rows, talks, strict=True):
         row["conversation"][1]["timestamp"] = stamp
@@ -277,7 +289,7 @@ def test_times_keep_their_instant_whatever_the_zone(tmp_path: Path, load: Callab
     trace = load("wildchat", tmp_path / "w.jsonl", min_turns=0, order="time")
     assert trace.timestamp_s is not None
     assert trace.timestamp_s.tolist() == [0.0, 1.0, 2.5]
-    assert trace.source["turns_without_time"] == 3
+    assert trace.source["turns_without_time"] == 4
     text = pa.string()
     for kind in (pa.timestamp("ns", tz="Asia/Tokyo"), pa.timestamp("s"), pa.timestamp("ms", tz="+05:00")):
         turn = pa.struct([("content", text), ("role", text), ("timestamp", kind)])

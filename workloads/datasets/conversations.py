@@ -36,10 +36,14 @@ from workloads.datasets.shards import Shards
 from workloads.errors import WorkloadError
 from workloads.reading import shown
 from workloads.tokenizer import build, digest_of, tokenizer_json
-from workloads.trace import Trace
+from workloads.trace import Ints, Trace
 
 KEPT = ("session", "turn", "stamp_us", "prompt_tokens", "output_tokens")
 NO_STAMP = -(1 << 63)
+# Beyond the year 2255 lies garbage, or another unit.
+LARGEST_STAMP_US = 9 * 10**15
+# Requests a second; outside, the times are questioned.
+LEAST_RATE, LARGEST_RATE = 1e-3, 1e4
 FACTS = frozenset(
     {"conversations_read", "conversations_taken", "ids_that_occur_again", "turns_without_time", "times_put_in_order"}
 )
@@ -188,7 +192,7 @@ def _times(one: Conversation, pairs: list[Said], reading: Reading) -> list[int]:
     for pair in pairs:
         asked, answered = (stamps[at] for at in pair.at)
         stamp = answered if asked is None else asked
-        if stamp is None:
+        if stamp is None or abs(stamp) > LARGEST_STAMP_US:
             reading.facts["turns_without_time"] += 1
             times.append(NO_STAMP)
             continue
@@ -226,7 +230,7 @@ def taken(
         if count == part.conversations > 0:
             break
     reading.facts["conversations_taken"] = count
-    if again := len(keys) - len(np.unique(np.frombuffer(keys, dtype=np.int64))):
+    if again := len(keys) - len(np.unique(np.array(keys, dtype=np.int64))):
         reading.facts["ids_that_occur_again"] = again
 
 
@@ -238,7 +242,9 @@ def _rows(shards: Shards, form: Form, part: Part, reading: Reading, allow_trunca
 
 def _usable(columns: Columns, meta: Meta) -> bool:
     lengths = (columns["prompt_tokens"], columns["output_tokens"])
-    return len(lengths[0]) > 0 and min(int(one.min()) for one in lengths) > 0 and usable_source(meta["source"], FACTS)
+    return (
+        len(lengths[0]) > 0 and min(int(one.min()) for one in lengths) > 0 and usable_source(meta.get("source"), FACTS)
+    )
 
 
 def load(
@@ -293,7 +299,16 @@ def load(
     return _by_time(trace, stamp) if by_time else trace
 
 
-def _by_time(trace: Trace, stamp: np.ndarray[Any, np.dtype[np.int64]]) -> Trace:
+def _odd_rate(sorted_us: Ints) -> list[str]:
+    """A notice where the times make a rate that no users make: written in another unit, perhaps."""
+    seconds = int(sorted_us[-1] - sorted_us[0]) / 1e6
+    rate = len(sorted_us) / seconds if seconds else 0.0
+    if not seconds or LEAST_RATE <= rate <= LARGEST_RATE:
+        return []
+    return [f"{len(sorted_us)} requests in {seconds:g} s are {rate:.3g}/s: are the timestamps in the right unit?"]
+
+
+def _by_time(trace: Trace, stamp: Ints) -> Trace:
     """The rows with a time in its order, seconds from the first as timestamps."""
     timed = np.flatnonzero(stamp != NO_STAMP)
     if not len(timed):
@@ -302,6 +317,7 @@ def _by_time(trace: Trace, stamp: np.ndarray[Any, np.dtype[np.int64]]) -> Trace:
     sorted_us = stamp[rows]
     first = datetime.fromtimestamp(int(sorted_us[0]) // 1_000_000, tz=UTC).isoformat()
     skipped = dict(trace.source["skipped"])
+    notices = [*trace.source.get("notices", []), *_odd_rate(sorted_us)]
     if dropped := len(stamp) - len(rows):
         skipped["turn without a timestamp"] = dropped
     source = {
@@ -309,4 +325,6 @@ def _by_time(trace: Trace, stamp: np.ndarray[Any, np.dtype[np.int64]]) -> Trace:
         "skipped": skipped,
         "timestamps": f"when the answer was complete, as far as the data set tells; the first is {first}",
     }
+    if notices:
+        source["notices"] = notices
     return dataclasses.replace(trace.take(rows), source=source, timestamp_s=(sorted_us - sorted_us[0]) / 1e6)

@@ -6,6 +6,7 @@ so that another chunking costs nothing. A chunk is a run of the context's tokens
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -160,7 +161,7 @@ def _chosen(shards: Shards, tasks: str) -> tuple[Shards, frozenset[str]]:
     if unknown := sorted(asked - set(names)):
         raise WorkloadError(f"longbench: there is no task {shown(unknown[0], 40)}: found are {', '.join(names)}")
     files = tuple(dict.fromkeys(path for path, stem in found if stem in asked))
-    return Shards(files, shards.revision, shards.notices), asked
+    return dataclasses.replace(shards, files=files), asked
 
 
 def _cut(context: Ints, question: Ints, chunks: Chunks) -> tuple[list[int], list[int], list[int], dict[str, int]]:
@@ -192,7 +193,7 @@ def _cut(context: Ints, question: Ints, chunks: Chunks) -> tuple[list[int], list
 
 def _usable(columns: Columns, meta: Meta) -> bool:
     smallest = min((int(columns[name].min()) for name in KEPT[1:]), default=0) if len(columns["record"]) else 0
-    return smallest > 0 and meta.get("data_set") in LICENCES and usable_source(meta["source"], FACTS)
+    return smallest > 0 and meta.get("data_set") in LICENCES and usable_source(meta.get("source"), FACTS)
 
 
 def load(

@@ -26,6 +26,7 @@ class Shards:
     """Files in the order in which they are read, with what the trace's source tells of them."""
 
     files: tuple[Path, ...]
+    hub: str | None = None
     revision: str | None = None
     notices: tuple[str, ...] = ()
 
@@ -43,8 +44,8 @@ class Shards:
         return told | self.told()
 
     def told(self) -> dict[str, object]:
-        """The revision, where the hub sent them."""
-        return {"revision": self.revision} if self.revision else {}
+        """The repository and its revision, where the hub sent them."""
+        return {"hub": shown(self.hub), "revision": self.revision} if self.hub else {}
 
 
 def _natural(path: str) -> list[tuple[int, int | str]]:
@@ -113,7 +114,7 @@ def from_hub(asked: str, *, name: str, wanted: re.Pattern[str] | None = None) ->
 
     folder, names = hub.fetch_files(repo, revision or None, pick, whole, remedy=remedy)
     # The hub's cache keeps files under their revision: …/snapshots/REVISION/FILE.
-    return Shards(tuple(folder / one for one in names), folder.name, tuple(_missing(names, shown(repo))))
+    return Shards(tuple(folder / one for one in names), repo, folder.name, tuple(_missing(names, shown(repo))))
 
 
 def find(path: str, hf: str, *, name: str, wanted: re.Pattern[str] | None = None) -> Shards:
