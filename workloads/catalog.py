@@ -45,7 +45,7 @@ class WorkloadEntry:
     options: tuple[Option, ...]
     load: Callable[[Values, Asked], Trace]
     windowed: bool = True
-    texts: Callable[[Values], real_sets.Texts] | None = None
+    texts: Callable[[Values, str], real_sets.Texts] | None = None
 
 
 def _protocol(cap: int, forced: int, min_output: int = 1) -> tuple[Option, ...]:
@@ -163,6 +163,7 @@ _ENTRIES = (
             _ORDER,
         ),
         _data_set("longbench", real_sets.long_bench),
+        texts=real_sets.long_bench_texts,
     ),
     WorkloadEntry(
         "wildchat",
@@ -267,8 +268,8 @@ def load_workload(name: str, given: Mapping[str, str], *, requests: int | None, 
     return dataclasses.replace(trace, name=name, source=source)
 
 
-def dataset_texts(workload: str) -> real_sets.Texts:
-    """(session, turn) and prompt of every row of `name:key=value,…`; WorkloadError where only lengths are at hand."""
+def dataset_texts(workload: str, model: str) -> real_sets.Texts:
+    """Place and prompt of every row of `name:key=value,…`; WorkloadError where only lengths are at hand."""
     name, given = options.split(workload)
     entry = entry_of(name)
     values = options.read(entry.name, entry.options, given)
@@ -278,7 +279,7 @@ def dataset_texts(workload: str) -> real_sets.Texts:
             f"--prompts dataset: {workload} has no text here: give {source}:path=FILE,tokenizer=… "
             "(embedded traces and twins are lengths only)"
         )
-    return entry.texts(values)
+    return entry.texts(values, model)
 
 
 def canonical_workload(name: str, given: Mapping[str, str]) -> str:

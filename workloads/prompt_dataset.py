@@ -8,21 +8,30 @@ from workloads.errors import WorkloadError
 from workloads.trace import Trace
 
 
+def places(trace: Trace) -> list[tuple[int, int]]:
+    """Where each row's text stands: (conversation, pair), of LongBench (record, chunk).
+
+    Raises WorkloadError for a trace that no longer knows.
+    """
+    if trace.name == "longbench" and trace.ids is not None:
+        return [(int(record), int(chunk)) for record, _, chunk in (name.partition("-") for name in trace.ids)]
+    if trace.session is not None and trace.turn is not None:
+        return list(zip(trace.session.tolist(), trace.turn.tolist(), strict=True))
+    raise WorkloadError(
+        f"{trace.name}: prompts from the data set need its own order and no row twice: leave out order=…, "
+        "and ask for fewer requests than the file has"
+    )
+
+
 class DatasetPrompts:
     """The human text of each row of a trace, read again from its files; rows that are not asked for pass by.
 
-    `texts` gives (session, turn) and prompt of every row that the workload's options take. `trace` must still know
-    its conversations (session and turn). Raises WorkloadError where it does not, and where the files no longer hold
-    a row.
+    `texts` gives place and prompt of every row that the workload's options take. Raises WorkloadError where the
+    trace no longer knows its places (see `places`), and where the files no longer hold a row.
     """
 
     def __init__(self, trace: Trace, texts: Iterable[tuple[tuple[int, int], str]]) -> None:
-        if trace.session is None or trace.turn is None:
-            raise WorkloadError(
-                f"{trace.name}: prompts from the data set need its own order and no row twice: leave out order=…, "
-                "and ask for fewer requests than the file has"
-            )
-        self._where = list(zip(trace.session.tolist(), trace.turn.tolist(), strict=True))
+        self._where = places(trace)
         wanted = set(self._where)
         self._text: dict[tuple[int, int], str] = {}
         for where, text in texts:
@@ -31,10 +40,8 @@ class DatasetPrompts:
                 if len(self._text) == len(wanted):
                     break
         if missing := wanted - self._text.keys():
-            session, turn = min(missing)
-            raise WorkloadError(
-                f"{trace.name}: conversation {session} has no pair {turn} any more: the data set's files have changed"
-            )
+            first, second = min(missing)
+            raise WorkloadError(f"{trace.name}: row {first}-{second} is not there any more: the files have changed")
 
     def texts(self, rows: Iterable[int]) -> Iterator[str]:
         """The prompts of many rows, in their order."""

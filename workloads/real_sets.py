@@ -15,7 +15,7 @@ from workloads.options import Option
 from workloads.trace import Trace
 
 Values = Mapping[str, Any]
-# (session, turn) of a row, and its prompt.
+# The place of a row, as `prompt_dataset.places` tells it, and its prompt.
 Texts = Iterator[tuple[tuple[int, int], str]]
 
 PAIRS = Option("pairs", str, "all", "all pairs of a conversation or the first only", choices=("all", "first"))
@@ -74,7 +74,7 @@ def share_gpt(values: Values, model: str) -> Trace:
     return dataclasses.replace(trace, source=trace.source | shards.told())
 
 
-def share_gpt_texts(values: Values) -> Texts:
+def share_gpt_texts(values: Values, _model: str) -> Texts:
     """The prompts of ShareGPT's file."""
     pairs = sharegpt.read_pairs(_share_gpt_files(values).files[0], Reading(), values["allow_truncated"])
     return ((pair[:2], pair.prompt) for pair in pairs)
@@ -104,10 +104,10 @@ def chat(form: Form) -> Callable[[Values, str], Trace]:
     return load
 
 
-def chat_texts(form: Form) -> Callable[[Values], Texts]:
+def chat_texts(form: Form) -> Callable[[Values, str], Texts]:
     """The prompts of a chat data set, each standing alone as it was counted."""
 
-    def texts(values: Values) -> Texts:
+    def texts(values: Values, _model: str) -> Texts:
         if values.get("history"):
             raise WorkloadError(
                 f"{form.workload}: prompts from the data set stand alone, turn by turn: leave out history=true"
@@ -121,20 +121,29 @@ def chat_texts(form: Form) -> Callable[[Values], Texts]:
     return texts
 
 
-def long_bench(values: Values, model: str) -> Trace:
-    """LongBench's chunks, or its whole contexts."""
+def _long_bench(values: Values, model: str) -> dict[str, Any]:
+    """What both of LongBench's readings take, its files apart."""
     low, high = values["chunk_min"], values["chunk_max"]
     if high and not longbench.LEAST_CONTEXT <= low <= high:
         raise WorkloadError(
             f"longbench: chunk_min={low}, chunk_max={high}: give {longbench.LEAST_CONTEXT} ≤ chunk_min ≤ chunk_max, "
             "or chunk_max=0 for whole contexts"
         )
-    return longbench.load(
-        find(values["path"], values["hf"], name="longbench"),
-        values["tasks"],
-        longbench.Chunks(low, high, values["chunk_seed"]),
-        tokenizer=values["tokenizer"],
-        model=model,
-        allow_truncated=values["allow_truncated"],
-        asked=_given("longbench", values),
-    )
+    return {
+        "tasks": values["tasks"],
+        "chunks": longbench.Chunks(low, high, values["chunk_seed"]),
+        "tokenizer": values["tokenizer"],
+        "model": model,
+        "allow_truncated": values["allow_truncated"],
+        "asked": _given("longbench", values),
+    }
+
+
+def long_bench(values: Values, model: str) -> Trace:
+    """LongBench's chunks, or its whole contexts."""
+    return longbench.load(find(values["path"], values["hf"], name="longbench"), **_long_bench(values, model))
+
+
+def long_bench_texts(values: Values, model: str) -> Texts:
+    """The prompts of LongBench, by (record, chunk)."""
+    return longbench.texts(find(values["path"], values["hf"], name="longbench"), **_long_bench(values, model))

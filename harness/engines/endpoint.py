@@ -113,7 +113,7 @@ class EndpointEngine:
     def _dataset_prompts(self) -> DatasetPrompts:
         if self.client.sessions:
             raise UserError("--prompts dataset sends each pair alone: leave out --sessions")
-        return DatasetPrompts(self.stream.trace, dataset_texts(self.spec.workload))
+        return DatasetPrompts(self.stream.trace, dataset_texts(self.spec.workload, self.spec.model))
 
     def provenance(self) -> dict[str, Any]:
         """The server and what it says of itself, the client."""

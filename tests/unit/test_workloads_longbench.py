@@ -12,7 +12,9 @@ import pytest
 from tests import dataset_files as made
 from tests.unit.test_workloads_conversations import _own_cache, load, refusal  # noqa: F401 - fixtures
 from tests.unit.test_workloads_sharegpt import bytes_tokenizer  # noqa: F401 - a fixture
+from workloads.catalog import canonical_workload, dataset_texts
 from workloads.datasets import longbench
+from workloads.prompt_dataset import DatasetPrompts
 from workloads.trace import Trace
 
 Load = Callable[..., Trace]
@@ -195,3 +197,22 @@ def test_bad_options_and_other_data(tmp_path: Path, load: Load) -> None:  # noqa
     assert line.endswith("found are prompt, context")
     pa.parquet.write_table(pa.table({"context": ["a"], "query": ["b"]}), tmp_path / "other.parquet")
     assert refusal(lambda: load("longbench", tmp_path / "other.parquet")).endswith("found are context, query")
+
+
+def test_prompts_are_cut_from_the_text_where_the_tokens_are(tmp_path: Path, load: Load, bytes_tokenizer: Path) -> None:  # noqa: F811
+    rows = records(4, seed=6)
+    (tmp_path / "data.json").write_text(json.dumps(rows))
+    for options in ({}, {"order": "shuffled"}, {"chunk_max": "0", "forced": "3"}, {"chunk_seed": "4"}):
+        trace = load("longbench", tmp_path / "data.json", **options)
+        given = {"path": str(tmp_path / "data.json"), "tokenizer": str(bytes_tokenizer), **options}
+        workload = canonical_workload("longbench", given)
+        prompts = list(DatasetPrompts(trace, dataset_texts(workload, "")).texts(range(len(trace))))
+        # The tokenizer counts bytes, so the lengths are exact.
+        assert [size(prompt) for prompt in prompts] == trace.prompt_tokens.tolist()
+        assert trace.ids is not None
+        for name, prompt in zip(trace.ids, prompts, strict=True):
+            row = rows[int(name.split("-")[0])]
+            assert prompt.endswith(question(row))
+            assert prompt.removesuffix(question(row)) in row["context"]
+    (tmp_path / "data.json").write_text(json.dumps(rows[:2]))
+    assert "is not there any more" in refusal(lambda: DatasetPrompts(trace, dataset_texts(workload, "")))

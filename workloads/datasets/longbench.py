@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,7 @@ from workloads.errors import WorkloadError
 from workloads.reading import shown
 from workloads.seeds import generator
 from workloads.tokenizer import build, digest_of, tokenizer_json
-from workloads.trace import Ints, Trace
+from workloads.trace import Trace
 
 V1, V2 = "THUDM/LongBench", "THUDM/LongBench-v2"
 LICENCES = {V1: "MIT, its repository's", V2: "Apache-2.0"}
@@ -164,31 +165,45 @@ def _chosen(shards: Shards, tasks: str) -> tuple[Shards, frozenset[str]]:
     return dataclasses.replace(shards, files=files), asked
 
 
-def _cut(context: Ints, question: Ints, chunks: Chunks) -> tuple[list[int], list[int], list[int], dict[str, int]]:
-    """(record's row, number of the chunk in it, prompt tokens) of every chunk, and what was left out."""
-    draw = generator(chunks.seed, "chunks")
-    rows: list[int] = []
-    numbers: list[int] = []
-    lengths: list[int] = []
-    skipped = {f"question that leaves no {LEAST_CONTEXT} tokens of context": 0, "last piece of a context, too short": 0}
-    long_question, short_piece = skipped
-    for row, (tokens, asked) in enumerate(zip(context.tolist(), question.tolist(), strict=True)):
-        low, high = chunks.low - asked, chunks.high - asked
-        if low < LEAST_CONTEXT:
-            skipped[long_question] += 1
-            continue
-        at = number = 0
-        while at < tokens:
-            size = min(int(draw.integers(low, high + 1)), tokens - at)
-            if size >= low:
-                rows.append(row)
-                numbers.append(number)
-                lengths.append(size + asked)
-                number += 1
-            else:
-                skipped[short_piece] += 1
-            at += size
-    return rows, numbers, lengths, {reason: count for reason, count in skipped.items() if count}
+def pieces(context: int, question: int, chunks: Chunks, record: int) -> tuple[list[tuple[int, int]], str | None]:
+    """(first token, tokens) of each chunk of a context, and why something of it is left out, if so.
+
+    A record's cuts depend on the seed and its number only. Without chunking the one piece is the whole context.
+    """
+    if not chunks.high:
+        return [(0, context)], None
+    low, high = chunks.low - question, chunks.high - question
+    if low < LEAST_CONTEXT:
+        return [], f"question that leaves no {LEAST_CONTEXT} tokens of context"
+    draw = generator(chunks.seed, "chunks", record)
+    found: list[tuple[int, int]] = []
+    at = 0
+    while at < context:
+        size = min(int(draw.integers(low, high + 1)), context - at)
+        if size < low:
+            return found, "last piece of a context, too short"
+        found.append((at, size))
+        at += size
+    return found, None
+
+
+def texts(
+    shards: Shards, tasks: str, chunks: Chunks, *, tokenizer: str, model: str, allow_truncated: bool, asked: str
+) -> Iterator[tuple[tuple[int, int], str]]:
+    """(record, chunk) and prompt of every request that `load` makes, in its order.
+
+    A chunk's text is cut at its tokens' edges; counted again with the question behind it, it may have a token or two
+    more or fewer than the trace says.
+    """
+    shards, only = _chosen(shards, tasks)
+    count = build(tokenizer_json(tokenizer, model, asked), tokenizer or model, asked)
+    for row in _rows(shards, only, Reading(), allow_truncated):
+        record, (context, follows, _) = row.numbers[0], row.texts
+        whole = count.encode(context, add_special_tokens=False)
+        question = len(count.encode(follows, add_special_tokens=False))
+        for number, (at, size) in enumerate(pieces(len(whole), question, chunks, record)[0]):
+            start, end = whole.offsets[at][0], whole.offsets[at + size - 1][1]
+            yield (record, number), (context[start:end] if chunks.high else context) + follows
 
 
 def _usable(columns: Columns, meta: Meta) -> bool:
@@ -227,15 +242,20 @@ def load(
 
     columns, meta, notices = counted(kept, KEPT, _usable, anew)
     record, context, question, output = (columns[name] for name in KEPT)
-    skipped = dict(meta["source"]["skipped"])
-    if chunks.high:
-        rows, numbers, prompt, left_out = _cut(context, question, chunks)
-        skipped |= left_out
-    else:
-        rows, numbers, prompt = list(range(len(record))), [0] * len(record), (context + question).tolist()
+    skipped = Counter(meta["source"]["skipped"])
+    rows: list[int] = []
+    prompt: list[int] = []
+    ids: list[str] = []
+    for row, sizes in enumerate(zip(record.tolist(), context.tolist(), question.tolist(), strict=True)):
+        found, left_out = pieces(sizes[1], sizes[2], chunks, sizes[0])
+        skipped.update([left_out] if left_out else [])
+        for number, (_, size) in enumerate(found):
+            rows.append(row)
+            prompt.append(size + sizes[2])
+            ids.append(f"{sizes[0]}-{number}")
     if not rows:
         raise WorkloadError(
-            f"longbench: no context has {chunks.low} tokens (skipped: {skipped}): lower chunk_min, or chunk_max=0"
+            f"longbench: no context has {chunks.low} tokens (skipped: {dict(skipped)}): lower chunk_min, or chunk_max=0"
         )
     source: dict[str, Any] = {
         "kind": "real",
@@ -247,11 +267,10 @@ def load(
         "records": len(record),
         "chunks": {"low": chunks.low, "high": chunks.high, "seed": chunks.seed} if chunks.high else "whole contexts",
         **meta["source"],
-        "skipped": skipped,
+        "skipped": dict(skipped),
     }
     if tasks:
         source["tasks"] = sorted(only)
     if notices := [*shards.notices, *notices]:
         source["notices"] = notices
-    ids = tuple(f"{record[row]}-{number}" for row, number in zip(rows, numbers, strict=True))
-    return Trace("longbench", np.array(prompt, np.int64), output[rows], source, ids=ids)
+    return Trace("longbench", np.array(prompt, np.int64), output[rows], source, ids=tuple(ids))
