@@ -7,7 +7,9 @@ import hashlib
 import io
 import json
 import os
+import re
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from workloads.trace import Ints
 
 # Raise it when the meaning of what is stored changes: older files are then never read.
 FORMAT = 2
+LARGE_BYTES = 64_000_000
+SETTLED_NS = 2_000_000_000
+_HEX = re.compile("[0-9a-f]{64}")
 HOMELESS = "there is no home directory: counted lengths are kept in a temporary one; set BENCH_CACHE to choose"
 
 
@@ -68,6 +73,30 @@ def file_digest(path: Path) -> str:
             raise WorkloadError(f"{shown(path)}: cannot be read: {error.strerror}") from None
 
 
+def large_file_digest(path: Path) -> str:
+    """`file_digest`, remembered for files of 64 MB and more as long as the file's inode, size and times stay.
+
+    A file that was changed in the last two seconds is not remembered: its times might not tell the next change.
+    """
+    try:
+        found = os.stat(path)
+    except OSError:
+        return file_digest(path)
+    if found.st_size < LARGE_BYTES:
+        return file_digest(path)
+    stamp = [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    key = hashlib.sha256(os.path.realpath(path).encode("utf-8", "surrogateescape")).hexdigest()
+    kept = cache_dir() / "digests" / f"{key}.json"
+    with contextlib.suppress(Exception):
+        told = json.loads(kept.read_bytes()) if kept.is_file() else None
+        if told and told["stamp"] == stamp and _HEX.fullmatch(told["sha256"]):
+            return str(told["sha256"])
+    digest = file_digest(path)
+    if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > SETTLED_NS:
+        write_atomic(kept, json.dumps({"stamp": stamp, "sha256": digest}).encode())
+    return digest
+
+
 def write_atomic(path: Path, content: bytes) -> str | None:
     """Put content at path in one step; None, or one line of notice where the cache cannot be written."""
     temporary = ""
@@ -85,9 +114,9 @@ def write_atomic(path: Path, content: bytes) -> str | None:
     return None
 
 
-def lengths_path(file_sha: str, tokenizer_sha: str) -> Path:
-    """Where the lengths of this file under this tokenizer are kept."""
-    key = hashlib.sha256(f"{FORMAT} {file_sha} {tokenizer_sha}".encode()).hexdigest()
+def lengths_path(file_sha: str, tokenizer_sha: str, reading: str = "") -> Path:
+    """Where the lengths of this file under this tokenizer are kept; `reading` tells which part was read, and how."""
+    key = hashlib.sha256(f"{FORMAT} {file_sha} {tokenizer_sha} {reading}".rstrip().encode()).hexdigest()
     return cache_dir() / "lengths" / f"{key}.npz"
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads import files, options
-from workloads.datasets import sharegpt
+from workloads import files, options, real_sets
+from workloads.datasets import longbench, sharegpt
+from workloads.datasets.conversations import LMSYS, NUMINAMATH, WILDCHAT
 from workloads.embedded import load_embedded
 from workloads.errors import WorkloadError
 from workloads.filters import limit, select, with_history
-from workloads.hub import fetch
 from workloads.options import Option
 from workloads.synthetic import LAWS, synthesize
 from workloads.trace import Trace
@@ -34,7 +34,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadEntry:
-    """A workload: `load` gets typed options and what the run asks; `windowed` ones go through `select`."""
+    """A workload: `load` gets typed options and what the run asks; `windowed` ones go through `select`.
+
+    `texts` gives the data set's own prompts, where it is at hand.
+    """
 
     name: str
     summary: str
@@ -42,18 +45,20 @@ class WorkloadEntry:
     options: tuple[Option, ...]
     load: Callable[[Values, Asked], Trace]
     windowed: bool = True
+    texts: Callable[[Values, str], real_sets.Texts] | None = None
 
 
-def _protocol(cap: int, forced: int) -> tuple[Option, ...]:
+def _protocol(cap: int, forced: int, min_output: int = 1) -> tuple[Option, ...]:
     return (
         Option("output_cap", int, cap, "outputs cut at this many tokens, 0: uncut", 0),
         Option("forced", int, forced, "every output exactly this many tokens, 0: the data set's own", 0),
         Option("min_prompt_tokens", int, 1, "shorter prompts are left out", 1),
-        Option("min_output_tokens", int, 1, "shorter outputs, as counted, are left out", 1),
+        Option("min_output_tokens", int, min_output, "shorter outputs, as counted, are left out", 1),
         Option("max_prompt_tokens", int, 0, "longer prompts are left out, 0: none", 0),
     )
 
 
+_LIMITS = ("pairs", *(option.name for option in _protocol(0, 0)))
 _ORDER = Option(
     "order",
     str,
@@ -61,12 +66,8 @@ _ORDER = Option(
     "file; shuffled by the seed; paper: the window shuffled as the published client does",
     choices=("file", "shuffled", "paper"),
 )
-_TEXT = (
-    Option("pairs", str, "all", "all pairs of a conversation or the first only", choices=("all", "first")),
-    Option("tokenizer", str, "", "path, Hugging Face id, or qwen; by default the model's"),
-    Option("allow_truncated", bool, False, "take what is whole of a file that is cut off"),
-)
-_TIMELESS = ("order", "path", "format", "tokenizer", "allow_truncated", "source", "history")
+_TEXT = (real_sets.PAIRS, *real_sets.COUNTED)
+_HISTORY = Option("history", bool, False, "each prompt carries the session's earlier turns")
 
 
 def _path(text: str) -> Path:
@@ -75,7 +76,7 @@ def _path(text: str) -> Path:
 
 
 def _limits(values: Values) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key not in _TIMELESS}
+    return {key: value for key, value in values.items() if key in _LIMITS}
 
 
 def _real_sharegpt(path: Path, values: Values, model: str, asked: str) -> Trace:
@@ -85,18 +86,11 @@ def _real_sharegpt(path: Path, values: Values, model: str, asked: str) -> Trace:
 
 
 def _sharegpt(values: Values, asked: Asked) -> Trace:
-    if values["path"]:
-        return _real_sharegpt(_path(values["path"]), values, asked.model, "sharegpt:path=FILE,")
-    if values["source"] == "hub":
-        remedy = "fetch the file elsewhere and give sharegpt:path=FILE, or use the embedded trace, plain sharegpt"
-        what = f"{sharegpt.HUB_DATASET} from the hub"
-        file = fetch(sharegpt.HUB_DATASET, sharegpt.HUB_FILE, kind="dataset", what=what, remedy=remedy)
-        trace = _real_sharegpt(file, values, asked.model, "sharegpt:source=hub,")
-        # The hub's cache keeps a file under its revision: …/snapshots/REVISION/FILE.
-        return dataclasses.replace(trace, source={**trace.source, "revision": file.parent.name})
+    if values["path"] or values["hf"] or values["source"] == "hub":
+        return limit(real_sets.share_gpt(values, asked.model), **_limits(values))
     if values["tokenizer"] or values["allow_truncated"]:
         raise WorkloadError(
-            "sharegpt: tokenizer and allow_truncated go with path=FILE or source=hub; "
+            "sharegpt: tokenizer and allow_truncated go with path=FILE, hf=ID or source=hub; "
             "the embedded trace is counted already, with Qwen's vocabulary"
         )
     trace = load_embedded("sharegpt")
@@ -106,9 +100,21 @@ def _sharegpt(values: Values, asked: Asked) -> Trace:
     return limit(trace, **_limits(values))
 
 
-def _twin(name: str) -> Callable[[Values, Asked], Trace]:
-    def load(values: Values, _asked: Asked) -> Trace:
-        trace = limit(load_embedded(name), **_limits(values))
+def _twin(name: str, values: Values) -> Trace:
+    defaults = {option.name: option.default for option in CATALOG[name].options}
+    if told := [key for key in real_sets.REAL_ONLY if key in values and values[key] != defaults[key]]:
+        raise WorkloadError(f"{name}: {told[0]} goes with path=… or hf=…: without them it is the twin, drawn already")
+    if values["order"] == "time":
+        raise WorkloadError(f"{name}: order=time goes with path=… or hf=…: the twin has no timestamps")
+    return load_embedded(name)
+
+
+def _data_set(name: str, real: Callable[[Values, str], Trace]) -> Callable[[Values, Asked], Trace]:
+    """The data set itself where path or hf names it, else its twin; then the protocol."""
+
+    def load(values: Values, asked: Asked) -> Trace:
+        trace = real(values, asked.model) if values["path"] or values["hf"] else _twin(name, values)
+        trace = limit(trace, **_limits(values))
         return with_history(trace) if values.get("history") else trace
 
     return load
@@ -134,44 +140,76 @@ _ENTRIES = (
         f"{sharegpt.HUB_DATASET}: {sharegpt.HUB_FILE}",
         (
             Option("path", str, "", "the real file; by default the embedded lengths"),
-            Option("source", str, "embedded", "embedded, or hub: download the file", choices=("embedded", "hub")),
+            real_sets.HF,
+            Option("source", str, "embedded", "embedded, or hub: V3 from the hub", choices=("embedded", "hub")),
             *_TEXT,
             *_protocol(500, 0),
             _ORDER,
         ),
         _sharegpt,
+        texts=real_sets.share_gpt_texts,
     ),
     WorkloadEntry(
         "longbench",
-        "LongBench v2 chunks: prompts of 1000 to 4000 tokens, 20 tokens out (twin)",
-        "THUDM/LongBench-v2",
-        (*_protocol(20, 20), _ORDER),
-        _twin("longbench"),
+        "LongBench v2 or v1: prompts of 1000 to 4000 tokens cut from long contexts, 20 tokens out; without path a twin",
+        f"{longbench.V2}, {longbench.V1}",
+        (
+            *real_sets.where(longbench.V2),
+            Option("tasks", str, "", "of v1 these tasks, as qasper/hotpotqa; by default all but LongBench-E's"),
+            Option("chunk_min", int, 1000, "a prompt, question included, has at least so many tokens", 1),
+            Option("chunk_max", int, 4000, "and at most so many; 0: the whole context is one prompt", 0),
+            Option("chunk_seed", int, 0, "the seed that draws where contexts are cut (the published one has none)", 0),
+            *_protocol(20, 20),
+            _ORDER,
+        ),
+        _data_set("longbench", real_sets.long_bench),
+        texts=real_sets.long_bench_texts,
     ),
     WorkloadEntry(
         "wildchat",
-        "WildChat conversations of 6 to 12 turns, at most 256 tokens a turn (twin)",
-        "allenai/WildChat-1M",
+        "WildChat: 3000 conversations of 6 to 12 turns, at most 256 tokens a turn; without path a twin",
+        WILDCHAT.data_set,
         (
+            *real_sets.where(WILDCHAT.data_set),
+            *real_sets.turns(3000, 6, 12),
+            real_sets.PAIRS,
             *_protocol(256, 0),
-            Option("history", bool, False, "each prompt carries the session's earlier turns"),
-            _ORDER,
+            _HISTORY,
+            dataclasses.replace(
+                _ORDER, help=f"{_ORDER.help}; time: by its timestamps", choices=(*_ORDER.choices, "time")
+            ),
         ),
-        _twin("wildchat"),
+        _data_set("wildchat", real_sets.chat(WILDCHAT)),
+        texts=real_sets.chat_texts(WILDCHAT),
     ),
     WorkloadEntry(
         "numinamath",
-        "NuminaMath, answers of 800 to 4000 tokens (twin); forced=4000 as the reproduction ran it",
-        "AI-MO/NuminaMath-CoT",
-        (*_protocol(4000, 0), _ORDER),
-        _twin("numinamath"),
+        "NuminaMath, answers of 800 to 4000 tokens; forced=4000 as the reproduction ran it; without path a twin",
+        NUMINAMATH.data_set,
+        (
+            *real_sets.where(NUMINAMATH.data_set),
+            Option("conversations", int, 0, "the first so many problems only, 0: all", 0),
+            Option("step_by_step", bool, True, "prompts end with the line that the published protocol puts there"),
+            *_protocol(4000, 0, 800),
+            _ORDER,
+        ),
+        _data_set("numinamath", real_sets.chat(NUMINAMATH)),
+        texts=real_sets.chat_texts(NUMINAMATH),
     ),
     WorkloadEntry(
         "lmsys",
-        "LMSYS-Chat-1M conversations (twin)",
-        "lmsys/lmsys-chat-1m",
-        (*_protocol(0, 0), _ORDER),
-        _twin("lmsys"),
+        "LMSYS-Chat-1M, every turn with its answer as one request; without path a twin",
+        LMSYS.data_set,
+        (
+            *real_sets.where(LMSYS.data_set),
+            *real_sets.turns(0, 0, 0),
+            real_sets.PAIRS,
+            *_protocol(0, 0),
+            _HISTORY,
+            _ORDER,
+        ),
+        _data_set("lmsys", real_sets.chat(LMSYS)),
+        texts=real_sets.chat_texts(LMSYS),
     ),
     WorkloadEntry(
         "synthetic",
@@ -228,6 +266,20 @@ def load_workload(name: str, given: Mapping[str, str], *, requests: int | None, 
         trace = select(trace, requests, seed, values["order"])
     source = {**trace.source, "workload": canonical_workload(name, given)}
     return dataclasses.replace(trace, name=name, source=source)
+
+
+def dataset_texts(workload: str, model: str) -> real_sets.Texts:
+    """Place and prompt of every row of `name:key=value,…`; WorkloadError where only lengths are at hand."""
+    name, given = options.split(workload)
+    entry = entry_of(name)
+    values = options.read(entry.name, entry.options, given)
+    if entry.texts is None or not (values["path"] or values["hf"] or values.get("source") == "hub"):
+        source = entry.name if entry.texts else "sharegpt"
+        raise WorkloadError(
+            f"--prompts dataset: {workload} has no text here: give {source}:path=FILE,tokenizer=… "
+            "(embedded traces and twins are lengths only)"
+        )
+    return entry.texts(values, model)
 
 
 def canonical_workload(name: str, given: Mapping[str, str]) -> str:

@@ -67,15 +67,18 @@ def limit(
 def with_history(trace: Trace) -> Trace:
     """Each prompt with its session's earlier prompts and outputs before it, as a multi-turn client sends.
 
-    Turns of a session stand together and in order, as the embedded traces store them.
+    Earlier is what has a lower turn: sessions may lie interleaved, as they do in the order of time.
     """
-    if trace.session is None:
+    if trace.session is None or trace.turn is None:
         raise WorkloadError(f"{trace.name}: history=true needs sessions, and this trace has none")
-    total = np.cumsum(trace.prompt_tokens + trace.output_tokens)
+    rows = np.lexsort((trace.turn, trace.session))
+    session, prompt = trace.session[rows], trace.prompt_tokens[rows]
+    total = np.cumsum(prompt + trace.output_tokens[rows])
     before = np.concatenate([[0], total[:-1]])
-    starts = np.flatnonzero(np.diff(trace.session, prepend=trace.session[0] - 1))
+    starts = np.flatnonzero(np.diff(session, prepend=session[0] - 1))
     sizes = np.diff(np.append(starts, len(trace)))
-    history = before - np.repeat(before[starts], sizes)
+    history = np.empty_like(prompt)
+    history[rows] = before - np.repeat(before[starts], sizes)
     return dataclasses.replace(trace, prompt_tokens=trace.prompt_tokens + history)
 
 
@@ -100,9 +103,10 @@ def select(trace: Trace, requests: int | None, seed: int, order: str = "file") -
 
     It wraps round, and each lap of the trace begins a little further on. With seed 0 it is the first `requests`
     rows, as published. More requests than rows repeat the trace.
-    `order`: `file`; `shuffled` permutes the whole trace by the seed first; `paper` shuffles the window as
-    the published client does. Timestamps count from the first request taken; they go where the rows no
-    longer ascend, and sessions where requests are shuffled or repeated. None takes every row.
+    `order`: `file`; `time`, the same of a trace sorted by its times; `shuffled` permutes the whole trace by the
+    seed first; `paper` shuffles the window as the published client does. Timestamps count from the first request
+    taken; they go where the rows no longer ascend, and sessions where requests are shuffled or repeated. None takes
+    every row.
     """
     requests = len(trace) if requests is None else requests
     if requests < 1:
@@ -117,7 +121,7 @@ def select(trace: Trace, requests: int | None, seed: int, order: str = "file") -
     source = {**trace.source, "window": {"start": start, "rows": requests, "of": len(trace), "order": order}}
     taken = trace.take(index)
     timestamp, session, turn = taken.timestamp_s, taken.session, taken.turn
-    if order != "file":
+    if order not in ("file", "time"):
         notes.append(f"order={order}: every request stands alone, in an order of its own")
         timestamp = session = turn = None
     if timestamp is not None:

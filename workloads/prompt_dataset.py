@@ -1,38 +1,47 @@
-"""The data set's own text as prompts: what the people of ShareGPT really wrote."""
+"""The data set's own text as prompts: what the people of ShareGPT, WildChat or LMSYS really wrote."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
-from workloads.datasets.sharegpt import Reading, read_pairs
 from workloads.errors import WorkloadError
 from workloads.trace import Trace
 
 
-class DatasetPrompts:
-    """The human text of each row of a ShareGPT trace, read again from its file; rows that are not asked for pass by.
+def places(trace: Trace) -> list[tuple[int, int]]:
+    """Where each row's text stands: (conversation, pair), of LongBench (record, chunk).
 
-    `trace` must still know its conversations (session and turn). Raises WorkloadError where it does not, and
-    where the file no longer holds a row.
+    Raises WorkloadError for a trace that no longer knows.
+    """
+    if trace.name == "longbench" and trace.ids is not None:
+        return [(int(record), int(chunk)) for record, _, chunk in (name.partition("-") for name in trace.ids)]
+    if trace.session is not None and trace.turn is not None:
+        return list(zip(trace.session.tolist(), trace.turn.tolist(), strict=True))
+    raise WorkloadError(
+        f"{trace.name}: prompts from the data set need its own order and no row twice: leave out order=…, "
+        "and ask for fewer requests than the file has"
+    )
+
+
+class DatasetPrompts:
+    """The human text of each row of a trace, read again from its files; rows that are not asked for pass by.
+
+    `texts` gives place and prompt of every row that the workload's options take. Raises WorkloadError where the
+    trace no longer knows its places (see `places`), and where the files no longer hold a row.
     """
 
-    def __init__(self, trace: Trace, path: Path, allow_truncated: bool) -> None:
-        if trace.session is None or trace.turn is None:
-            raise WorkloadError(
-                f"{trace.name}: prompts from the data set need its own order and no row twice: leave out order=…, "
-                "and ask for fewer requests than the file has"
-            )
-        self._where = list(zip(trace.session.tolist(), trace.turn.tolist(), strict=True))
+    def __init__(self, trace: Trace, texts: Iterable[tuple[tuple[int, int], str]]) -> None:
+        self._where = places(trace)
         wanted = set(self._where)
-        self._text = {
-            (pair.session, pair.turn): pair.prompt
-            for pair in read_pairs(path, Reading(), allow_truncated)
-            if (pair.session, pair.turn) in wanted
-        }
+        self._text: dict[tuple[int, int], str] = {}
+        for where, text in texts:
+            if where in wanted:
+                self._text[where] = text
+                if len(self._text) == len(wanted):
+                    break
         if missing := wanted - self._text.keys():
-            session, turn = min(missing)
-            raise WorkloadError(f"{path}: conversation {session} has no pair {turn} any more: the file has changed")
+            first, second = min(missing)
+            raise WorkloadError(f"{trace.name}: row {first}-{second} is not there any more: the files have changed")
 
     def texts(self, rows: Iterable[int]) -> Iterator[str]:
         """The prompts of many rows, in their order."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -23,9 +22,8 @@ from harness.lengths import Outlived
 from harness.records import REQUESTS
 from harness.runspec import RunSpec
 from harness.store import RunWriter
-from workloads import options
 from workloads.arrivals import Stream
-from workloads.datasets.sharegpt import HUB_DATASET
+from workloads.catalog import dataset_texts
 from workloads.errors import WorkloadError
 from workloads.hints import hints_of
 from workloads.prompt_dataset import DatasetPrompts
@@ -116,16 +114,9 @@ class EndpointEngine:
         )
 
     def _dataset_prompts(self) -> DatasetPrompts:
-        _, given = options.split(self.spec.workload)
-        if self.stream.trace.source.get("data_set") != HUB_DATASET or "path" not in given:
-            raise UserError(
-                f"--prompts dataset: {self.spec.workload} has no text here: give sharegpt:path=FILE,tokenizer=… "
-                "(the embedded traces are lengths only)"
-            )
         if self.client.sessions:
             raise UserError("--prompts dataset sends each pair alone: leave out --sessions")
-        path = Path(given["path"]).expanduser()
-        return DatasetPrompts(self.stream.trace, path, given.get("allow_truncated", "").lower() == "true")
+        return DatasetPrompts(self.stream.trace, dataset_texts(self.spec.workload, self.spec.model))
 
     def provenance(self) -> dict[str, Any]:
         """The server and what it says of itself, the client."""

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.commands import BENCH, Bench
+from tests.dataset_files import lmsys_rows, lmsys_schema, write_parquet
 
 Serve = Callable[..., tuple[str, subprocess.Popen[str]]]
 
@@ -206,6 +207,21 @@ def test_the_data_sets_own_text_is_sent(bench: Bench, serve: Serve, tmp_path: Pa
         assert run["counts"]["completed"] == 3
         if api == "completions":
             assert not any("another length" in note for note in run["notes"]), run["notes"]
+    chats = write_parquet(tmp_path / "l.parquet", lmsys_schema(), lmsys_rows(3, seed=8))
+    workload = f"lmsys:path={chats},tokenizer=qwen,forced=4"
+    result = bench(
+        "run", "--url", url, "--workload", workload, "--prompts", "dataset", "--api", "completions", "--json"
+    )
+    assert result.code == 0, result.err
+    (run,) = result.json["runs"]
+    assert run["counts"]["completed"] == run["counts"]["requests"] >= 3
+    assert not any("another length" in note for note in run["notes"]), run["notes"]
+    refused = bench("run", "--url", url, "--workload", f"{workload},history=true", "--prompts", "dataset")
+    assert refused.code == 2
+    assert "leave out history=true" in refused.err
+    refused = bench("run", "--url", url, "--workload", "lmsys", "--prompts", "dataset")
+    assert refused.code == 2
+    assert "lmsys has no text here: give lmsys:path=FILE,tokenizer=…" in refused.err
     refused = bench("run", "--url", url, "--workload", "sharegpt", "--prompts", "dataset")
     assert refused.code == 2
     assert "sharegpt:path=FILE" in refused.err

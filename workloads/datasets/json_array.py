@@ -31,7 +31,7 @@ class Record(NamedTuple):
 class TruncatedFileError(WorkloadError):
     """The file ends inside the array: everything up to `last_whole_record` was given out."""
 
-    def __init__(self, path: Path, last_whole_record: int, byte: int) -> None:
+    def __init__(self, path: Path | str, last_whole_record: int, byte: int) -> None:
         super().__init__(
             f"{shown(path)}: the file is cut off: its last whole record is number {last_whole_record}, "
             f"which ends at byte {byte}; fetch it again, or take what is whole with allow_truncated=true"
@@ -103,52 +103,57 @@ class _Window:
 
 
 def read_array(path: Path) -> Iterator[Record]:
-    """The elements of the JSON array in a file, one by one.
+    """The elements of the JSON array in a file, one by one; raises as `read_open_array`."""
+    with open_regular(path) as file:
+        yield from read_open_array(file, path)
+
+
+def read_open_array(file: BinaryIO, path: Path | str) -> Iterator[Record]:
+    """The elements of the JSON array in an open file, one by one; `path` names it in errors.
 
     Raises TruncatedFileError where the file ends before the array does, and WorkloadError with record and
     byte where it is empty, not an array, or garbage.
     """
-    with open_regular(path) as file:
-        window = _Window(file)
-        number = end = 0
+    window = _Window(file)
+    number = end = 0
 
-        def corrupt(what: str, byte: int) -> WorkloadError:
-            return WorkloadError(
-                f"{shown(path)}: corrupt at byte {byte}, in or after record {number + 1}: {shown(what)}; fetch it again"
-            )
+    def corrupt(what: str, byte: int) -> WorkloadError:
+        return WorkloadError(
+            f"{shown(path)}: corrupt at byte {byte}, in or after record {number + 1}: {shown(what)}; fetch it again"
+        )
 
-        window.peek()
-        if window.text.startswith("\ufeff"):
-            window.step(1)
-        first = window.peek()
-        if not first:
-            raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
-        if first != "[":
-            raise WorkloadError(f"{shown(path)}: not a JSON array: byte {window.byte} is {first!r}, not '['")
-        window.step(window.at + 1)
-        end = window.byte
+    window.peek()
+    if window.text.startswith("\ufeff"):
+        window.step(1)
+    first = window.peek()
+    if not first:
+        raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
+    if first != "[":
+        raise WorkloadError(f"{shown(path)}: not a JSON array: byte {window.byte} is {first!r}, not '['")
+    window.step(window.at + 1)
+    end = window.byte
+    following = window.peek()
+    while following and following != "]":
+        try:
+            value = window.value()
+        except json.JSONDecodeError as error:
+            before = window.text[window.at : error.pos].encode("utf-8", "surrogateescape")
+            raise corrupt(error.msg, window.byte + len(before)) from None
+        except (ValueError, RecursionError) as error:
+            raise corrupt(f"it cannot be read: {error}", window.byte) from None
+        if value is None:
+            break
+        number, end = number + 1, window.byte
+        yield Record(number, value[0], end)
         following = window.peek()
-        while following and following != "]":
-            try:
-                value = window.value()
-            except json.JSONDecodeError as error:
-                before = window.text[window.at : error.pos].encode("utf-8", "surrogateescape")
-                raise corrupt(error.msg, window.byte + len(before)) from None
-            except (ValueError, RecursionError) as error:
-                raise corrupt(f"it cannot be read: {error}", window.byte) from None
-            if value is None:
-                break
-            number, end = number + 1, window.byte
-            yield Record(number, value[0], end)
-            following = window.peek()
-            if following == ",":
-                window.step(window.at + 1)
-                if (following := window.peek()) == "]":
-                    raise corrupt("a comma before the closing ']'", window.byte)
-            elif following and following != "]":
-                raise corrupt("expecting ',' or ']'", window.byte)
-        if following != "]":
-            raise TruncatedFileError(path, number, end)
-        window.step(window.at + 1)
-        if window.peek():
-            raise corrupt("text after the array's end", window.byte)
+        if following == ",":
+            window.step(window.at + 1)
+            if (following := window.peek()) == "]":
+                raise corrupt("a comma before the closing ']'", window.byte)
+        elif following and following != "]":
+            raise corrupt("expecting ',' or ']'", window.byte)
+    if following != "]":
+        raise TruncatedFileError(path, number, end)
+    window.step(window.at + 1)
+    if window.peek():
+        raise corrupt("text after the array's end", window.byte)

@@ -1,4 +1,4 @@
-"""ShareGPT: human→gpt pairs of the real file, counted with a tokenizer.
+"""ShareGPT, V3 and V4.3: human→gpt pairs of the real file, counted with a tokenizer.
 
 A pair is a human turn whose next turn is the model's, by role and not by position; system turns between
 are skipped. Each pair stands alone: its own text, no chat template, no history (the published protocol
@@ -8,29 +8,29 @@ sends every pair as a single turn).
 from __future__ import annotations
 
 import io
-import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from workloads import cache
+from workloads.datasets.chat import pairs_of
+from workloads.datasets.counting import Columns, Meta, Reading, Row, count_rows, counted, drop_empty, usable_source
 from workloads.datasets.json_array import TruncatedFileError, read_array
 from workloads.errors import WorkloadError
 from workloads.reading import open_regular, shown
 from workloads.tokenizer import build, digest_of, tokenizer_json
-from workloads.trace import Ints, Trace
+from workloads.trace import Trace
 
 HUB_DATASET = "anon8231489123/ShareGPT_Vicuna_unfiltered"
 HUB_FILE = "ShareGPT_V3_unfiltered_cleaned_split.json"
-HUMAN = frozenset({"human", "user"})
-MODEL = frozenset({"gpt", "chatgpt", "assistant", "bing", "bard", "model"})
-SYSTEM = frozenset({"system"})
-# Enough text for one call of the tokenizer to be worth it, little enough to hold.
-BATCH_CHARACTERS = 1 << 20
+# V4.3 is V3 cleaned further, in the same form.
+HUB_DATASET_V43 = "Aeala/ShareGPT_Vicuna_unfiltered"
+HUB_FILES = re.compile(r"^ShareGPT_V(3|4\.3)_unfiltered_cleaned_split\.json$")
+DATA_SETS = frozenset({HUB_DATASET, HUB_DATASET_V43})
 _KEPT = ("prompt_tokens", "output_tokens", "session", "turn")
 
 
@@ -43,58 +43,15 @@ class Pair(NamedTuple):
     answer: str
 
 
-@dataclass(slots=True)
-class Reading:
-    """What a pass over the file leaves besides the pairs: names, what was skipped, where it was cut off."""
-
-    names: dict[int, str] = field(default_factory=dict)
-    skipped: Counter[str] = field(default_factory=Counter)
-    truncated: dict[str, int] | None = None
-
-
-def _fault(prompt: Any, answer: Any) -> str | None:
-    """Why a pair cannot be used, None where it can."""
-    for what, text in (("prompt", prompt), ("answer", answer)):
-        if not isinstance(text, str):
-            return f"{what} without text"
-        if not text.strip():
-            return f"empty {what}"
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return f"{what} is not valid Unicode"
-    return None
-
-
 def conversation_pairs(record: Any, skipped: Counter[str]) -> Iterator[tuple[str, str]]:
     """The usable (prompt, answer) pairs of one record, in order; what is not usable is counted by reason."""
     turns = record.get("conversations") if isinstance(record, dict) else None
     if not isinstance(turns, list):
         skipped["record without a list of conversations"] += 1
         return
-    prompt: Any = None
-    waiting = False
-    for turn in turns:
-        role = turn.get("from") if isinstance(turn, dict) else None
-        role = role.strip().lower() if isinstance(role, str) else None
-        if role in SYSTEM:
-            continue
-        if role in MODEL and waiting:
-            if reason := _fault(prompt, turn.get("value")):
-                skipped[reason] += 1
-            else:
-                yield prompt, turn["value"]
-            waiting = False
-            continue
-        if waiting:
-            skipped["prompt without an answer"] += 1
-        waiting = role in HUMAN
-        if waiting:
-            prompt = turn.get("value")
-        else:
-            skipped["answer without a prompt" if role in MODEL else "turn of an unknown role"] += 1
-    if waiting:
-        skipped["prompt without an answer"] += 1
+    said = ((one.get("from"), one.get("value")) if isinstance(one, dict) else (None, None) for one in turns)
+    for pair in pairs_of(said, skipped):
+        yield pair.prompt, pair.answer
 
 
 def read_pairs(path: Path, reading: Reading, allow_truncated: bool = False) -> Iterator[Pair]:
@@ -125,19 +82,6 @@ def read_pairs(path: Path, reading: Reading, allow_truncated: bool = False) -> I
         reading.truncated = {"last_whole_record": cut.last_whole_record, "byte": cut.byte}
 
 
-def _batches(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
-    batch: list[Pair] = []
-    held = 0
-    for pair in pairs:
-        batch.append(pair)
-        held += len(pair.prompt) + len(pair.answer)
-        if held >= BATCH_CHARACTERS:
-            yield batch
-            batch, held = [], 0
-    if batch:
-        yield batch
-
-
 def _check_end(path: Path) -> None:
     """Raise for a file that does not end as an array does, before anything is tokenized."""
     with open_regular(path) as file:
@@ -155,48 +99,30 @@ def count(
     if not allow_truncated:
         _check_end(path)
     reading = Reading()
-    rows: list[Ints] = []
-    for batch in _batches(read_pairs(path, reading, allow_truncated)):
-        texts = list(itertools.chain.from_iterable((pair.prompt, pair.answer) for pair in batch))
-        encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        tokens = np.array([len(one) for one in encoded], dtype=np.int64).reshape(-1, 2)
-        where = np.array([pair[:2] for pair in batch], dtype=np.int64)
-        rows.append(np.hstack([where, tokens]))
-    table = np.concatenate(rows) if rows else np.empty((0, 4), dtype=np.int64)
-    whole = (table[:, 2:] > 0).all(axis=1)
-    if not whole.all():
-        reading.skipped["no tokens"] += int((~whole).sum())
-    if not whole.any():
+    pairs = read_pairs(path, reading, allow_truncated)
+    table = count_rows((Row(pair[:2], pair[2:]) for pair in pairs), tokenizer, len(_KEPT))
+    table = drop_empty(table, 2, reading)
+    if not len(table):
         raise WorkloadError(
             f"{shown(path)}: holds no human→gpt pair: nothing to replay (skipped: {dict(reading.skipped)})"
         )
-    session, turn, prompt, output = np.ascontiguousarray(table[whole].T)
-    source: dict[str, Any] = {"skipped": dict(sorted(reading.skipped.items()))}
-    if reading.truncated:
-        source["truncated"] = reading.truncated
+    session, turn, prompt, output = np.ascontiguousarray(table.T)
     ids = tuple(f"{reading.names[int(s)]}-{int(t)}" for s, t in zip(session, turn, strict=True))
-    return Trace("sharegpt", prompt, output, source, session=session, turn=turn, ids=ids)
+    return Trace("sharegpt", prompt, output, reading.told(), session=session, turn=turn, ids=ids)
 
 
-def _usable(columns: dict[str, Ints], meta: dict[str, Any]) -> bool:
+def _usable(columns: Columns, meta: Meta) -> bool:
     """Whether what the cache tells is what `count` can have made."""
     rows = len(columns["prompt_tokens"])
     if not rows or min(int(columns[name].min()) for name in ("prompt_tokens", "output_tokens")) < 1:
         return False
-    source, ids = meta.get("source"), meta.get("ids")
-    if not isinstance(source, dict) or not source.keys() <= {"skipped", "truncated"}:
-        return False
-    skipped, cut = source.get("skipped"), source.get("truncated", {"last_whole_record": 0, "byte": 0})
+    ids = meta.get("ids")
     return (
-        isinstance(ids, list)
+        usable_source(meta.get("source"))
+        and isinstance(ids, list)
         and len(ids) == rows
         and all(isinstance(name, str) for name in ids)
         and len(set(ids)) == rows
-        and isinstance(skipped, dict)
-        and all(type(one) is int for one in skipped.values())
-        and isinstance(cut, dict)
-        and cut.keys() == {"last_whole_record", "byte"}
-        and all(type(one) is int for one in cut.values())
     )
 
 
@@ -210,22 +136,18 @@ def load(path: Path, *, tokenizer: str, model: str, allow_truncated: bool, asked
     content = tokenizer_json(tokenizer, model, asked)
     tokenizer_sha = digest_of(content)
     kept = cache.lengths_path(file_sha, tokenizer_sha)
-    notices: list[str | None] = [cache.homeless()]
-    found = cache.load(kept, _KEPT)
-    if isinstance(found, tuple) and not _usable(*found):
-        found = f"{shown(kept)} was corrupt: counted again and written anew"
-    if isinstance(found, tuple):
-        columns, meta = found
-        if (cut := meta["source"].get("truncated")) and not allow_truncated:
-            raise TruncatedFileError(path, cut["last_whole_record"], cut["byte"])
-    else:
+
+    def anew() -> tuple[Columns, Meta]:
         trace = count(path, content, tokenizer or model, allow_truncated=allow_truncated, asked=asked)
-        columns = {name: getattr(trace, name) for name in _KEPT}
-        meta = {"source": trace.source, "ids": trace.ids}
-        notices += [found, cache.save(kept, columns, meta)]
+        return {name: getattr(trace, name) for name in _KEPT}, {"source": trace.source, "ids": trace.ids}
+
+    columns, meta, notices = counted(kept, _KEPT, _usable, anew)
+    if (cut := meta["source"].get("truncated")) and not allow_truncated:
+        raise TruncatedFileError(path, cut["last_whole_record"], cut["byte"])
     source = {
         "kind": "real",
-        "data_set": HUB_DATASET,
+        "data_set": HUB_DATASET_V43 if "V4.3" in path.name else HUB_DATASET,
+        "licence": "see the data set's page: conversations that people shared in public",
         "file": shown(path.name),
         "file_sha256": file_sha,
         "tokenizer": tokenizer or model,
@@ -233,7 +155,7 @@ def load(path: Path, *, tokenizer: str, model: str, allow_truncated: bool, asked
         "pairs_in_file": len(meta["ids"]),
         **meta["source"],
     }
-    if any(notices):
-        source["notices"] = [notice for notice in notices if notice]
+    if notices:
+        source["notices"] = notices
     prompt, output, session, turn = (columns[name] for name in _KEPT)
     return Trace("sharegpt", prompt, output, source, session=session, turn=turn, ids=tuple(meta["ids"]))

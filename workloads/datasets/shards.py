@@ -1,0 +1,124 @@
+"""The files of a data set: one, a folder of shards, a pattern, or a repository in the hub's cache."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from workloads import cache, hub
+from workloads.errors import WorkloadError
+from workloads.reading import shown
+
+KINDS = (".parquet", ".jsonl", ".json", ".zip")
+# They lie beside the data and hold none.
+_NO_DATA = frozenset({"dataset_info.json", "dataset_infos.json", "state.json"})
+_OF = re.compile(r"(.*)-(\d{5})-of-(\d{5})\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """Files in the order in which they are read, with what the trace's source tells of them."""
+
+    files: tuple[Path, ...]
+    hub: str | None = None
+    revision: str | None = None
+    notices: tuple[str, ...] = ()
+
+    def digest(self) -> str:
+        """The sha256 (hex) of the one file; of several, of their sha256s in order, a line each."""
+        with ThreadPoolExecutor(min(8, len(self.files))) as pool:
+            each = list(pool.map(cache.large_file_digest, self.files))
+        return each[0] if len(each) == 1 else hashlib.sha256("".join(f"{one}\n" for one in each).encode()).hexdigest()
+
+    def source(self) -> dict[str, object]:
+        """What a trace's source says of the files; the revision where the hub sent them."""
+        names = [shown(path.name) for path in self.files]
+        told: dict[str, object] = {"file": names[0]} if len(names) == 1 else {"files": names}
+        told["file_sha256"] = self.digest()
+        return told | self.told()
+
+    def told(self) -> dict[str, object]:
+        """The repository and its revision, where the hub sent them."""
+        return {"hub": shown(self.hub), "revision": self.revision} if self.hub else {}
+
+
+def _natural(path: str) -> list[tuple[int, int | str]]:
+    """Part 10 after part 9."""
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", path) if part]
+
+
+def choose(names: list[str], where: str) -> list[str]:
+    """The data files among names relative to a folder: one kind, the split `train` where there is one.
+
+    Raises WorkloadError where nothing is there, and where two kinds lie side by side and might be the same data.
+    """
+    data = [name for name in names if name.lower().endswith(KINDS) and os.path.basename(name) not in _NO_DATA]
+    data = [name for name in data if not any(part.startswith(".") for part in Path(name).parts)]
+    if not data:
+        raise WorkloadError(f"{where}: no {', '.join(KINDS)} file in it: give the file or folder that holds the data")
+    kinds = {os.path.splitext(name)[1].lower() for name in data}
+    if len(kinds) > 1:
+        found = " and ".join(sorted(kinds))
+        raise WorkloadError(f"{where}: holds {found} files, which may be the same data: give one of them, or a pattern")
+    train = [name for name in data if os.path.basename(name).startswith("train")]
+    return sorted(train or data, key=_natural)
+
+
+def _missing(names: list[str], where: str) -> list[str]:
+    """A notice for each set of numbered shards (…-00000-of-00006) that is not whole."""
+    found = [match for name in names if (match := _OF.match(os.path.basename(name)))]
+    have = Counter((match[1], int(match[3])) for match in found)
+    return [
+        f"{where}: {count} of {of} shards {shown(stem)}-…-of-{of:05} are there: the rest of the data set is left out"
+        for (stem, of), count in have.items()
+        if count != of
+    ]
+
+
+def local(asked: str) -> Shards:
+    """The files of a path: a file, a folder (searched to its leaves), or a pattern with `*`."""
+    path = Path(os.path.expanduser(asked))
+    told = shown(path)
+    if os.path.isdir(path):
+        names = [str(one.relative_to(path)) for one in path.rglob("*") if one.is_file()]
+        chosen = choose(names, told)
+        return Shards(tuple(path / name for name in chosen), notices=tuple(_missing(chosen, told)))
+    if glob.has_magic(asked) and not os.path.exists(path):
+        found = sorted((name for name in glob.glob(str(path), recursive=True) if os.path.isfile(name)), key=_natural)
+        if not found:
+            raise WorkloadError(f"{told}: no file fits the pattern")
+        return Shards(tuple(map(Path, found)), notices=tuple(_missing(found, told)))
+    return Shards((path,))
+
+
+def from_hub(asked: str, *, name: str, wanted: re.Pattern[str] | None = None) -> Shards:
+    """The files of a hub data set `id` or `id@revision`, from the hub's cache or downloaded into it.
+
+    `wanted` narrows the repository's files down; `name` is the workload's, for errors to say what to give.
+    """
+    repo, _, revision = asked.partition("@")
+    remedy = f"download it elsewhere and give {name}:path=FOLDER, or leave hf away for the lengths that travel along"
+
+    def pick(names: list[str]) -> list[str]:
+        fitting = [one for one in names if wanted is None or wanted.search(one)]
+        return choose(fitting or names, f"{shown(repo)} on the hub")
+
+    def whole(names: list[str]) -> bool:
+        return not _missing(names, "")
+
+    folder, names = hub.fetch_files(repo, revision or None, pick, whole, remedy=remedy)
+    # The hub's cache keeps files under their revision: …/snapshots/REVISION/FILE.
+    return Shards(tuple(folder / one for one in names), repo, folder.name, tuple(_missing(names, shown(repo))))
+
+
+def find(path: str, hf: str, *, name: str, wanted: re.Pattern[str] | None = None) -> Shards:
+    """The files that `path` or `hf` names, of which one is given."""
+    if path and hf:
+        raise WorkloadError(f"{name}: path and hf are both given: give one of them")
+    return local(path) if path else from_hub(hf, name=name, wanted=wanted)
