@@ -161,7 +161,9 @@ def refuse_differences(pairs: Sequence[tuple[Run, Run]], allow: Collection[str])
     """
     unknown = sorted(set(allow) - MAY_ALLOW)
     if unknown:
-        raise UserError(f"--allow {_one_line(unknown[0])[:12]}: not known; one of {', '.join(sorted(MAY_ALLOW))}")
+        # What `trace` covers goes without saying.
+        names = ", ".join(sorted(MAY_ALLOW - {"stream_digest", "trace_digest"}))
+        raise UserError(f"--allow {_one_line(unknown[0])[:12]}: not known; one of {names}")
     for pair in pairs:
         found = differences(*pair)
         refused = [name for name in found if name != "policy" and not allowed(name, allow)]

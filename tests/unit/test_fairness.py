@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from harness.compare import compare
-from harness.document import at_alpha, run_document
+from harness.document import at_alpha, compare_table, fairness_table, run_document, show_table
 from harness.measure.fairness import alpha_of, estimates, fairness
 from harness.measure.metrics import FAIRNESS, METRICS, PROFITS
 from harness.measure.profit import TokenStep, profit_tokenstep
@@ -21,6 +21,7 @@ from harness.runs import load_run
 from harness.store import recover
 from tests.runfactory import SPEC, table_of, toy_run, write_run
 from tests.schedules import Schedule
+from tests.unit.test_document import rendered
 
 GOLDEN = Path(__file__).resolve().parents[2].parent / "shared" / "reference" / "isjl_golden.json"
 
@@ -138,6 +139,23 @@ def test_arms_are_held_against_one_alpha(tmp_path: Path) -> None:
     assert "violation_share" not in two.rows
     assert any("40, 80" in note for note in two.notes)
     assert METRICS["gap_mean"].better == "lower"
+
+
+def test_tables_show_fairness_in_80_columns(tmp_path: Path) -> None:
+    a = run_of(tmp_path / "a", schedule(), policy="fcfs", alpha=40.0)
+    b = run_of(tmp_path / "b", schedule(1), policy="isjl:alpha=40,plan=0.7", alpha=40.0)
+    runs = [load_run(a), load_run(b)]
+    lines = fairness_table(runs)
+    assert lines is not None
+    for table in (show_table(runs[0]), lines, compare_table(compare([a], [b], frozenset({"trace"})))):
+        text = rendered(table)
+        assert max(map(len, text.splitlines())) <= 80
+        assert "…" not in text.replace(" … ", "")
+        assert "gap" in text
+    assert "> 40" in rendered(lines)
+    assert "α = 40" in rendered(show_table(runs[0]))
+    requests, steps = toy_run(50)
+    assert fairness_table([load_run(write_run(tmp_path / "c", requests, steps))]) is None
 
 
 def test_a_fairer_arm_is_better(tmp_path: Path) -> None:
