@@ -19,7 +19,7 @@ def trace_info(trace: Trace) -> dict[str, Any]:
         "workload": trace.source.get("workload", trace.name),
         "label": trace.label,
         "rows": len(trace),
-        "sessions": None if trace.session is None else len(np.unique(trace.session)),
+        "sessions": None if trace.session is None else int(np.count_nonzero(np.diff(np.sort(trace.session)))) + 1,
         "first_s": None if times is None else float(times[0]),
         "last_s": None if times is None else float(times[-1]),
         "prompt_tokens": _lengths(trace.prompt_tokens),
