@@ -99,8 +99,8 @@ class TokenStep:
             n, most = segments.n[place], t + 1 - segments.start_min[place]
             if now_ns / 1e9 + self.step_time.seconds(n, most).sum() > LONGEST_S:
                 raise UserError(
-                    f"--cost-model {self.spec.cost_model}: the run takes more than the {LONGEST_S:g} s that can be told "
-                    "to the nanosecond: lower c, tau and k"
+                    f"--cost-model {self.spec.cost_model}: the run takes more than the {LONGEST_S:g} s "
+                    "that can be told to the nanosecond: lower c, tau and k"
                 )
             duration = self.step_time.nanoseconds(n, most)
             ends = now_ns + np.cumsum(duration)
