@@ -22,7 +22,7 @@ from harness.errors import USER_ERRORS, Interrupted, RunFailed, UserError
 from harness.measure.verdict import LEVELS, verdict_so_far
 from harness.plan import ENGINES, Asked, canonical_policies, dropped, plan_runs, read_arrival, read_slo, split_policies
 from harness.profile_table import nearest
-from harness.run import MakeEngine, Prepared, prepare, rows_of, run
+from harness.run import MakeEngine, Prepared, prepare, run, trace_of
 from harness.runs import Run
 from harness.runspec import RunSpec
 from harness.words import words
@@ -47,13 +47,14 @@ def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> A
     for name, example in EXAMPLES.items():
         if not options[name]:
             raise UserError(f"bench run needs --{example.split()[0]}, such as --{example}")
+    arrival = read_arrival(options["arrival"], options["rate"], options["concurrency"])
     template = RunSpec(
         gpu="",
         model=options["model"] or DEFAULT_MODEL,
         policy="",
         workload="",
         engine=engine,
-        arrival=read_arrival(options["arrival"], options["rate"], options["concurrency"]).canonical,
+        arrival="" if arrival is None else arrival.canonical,
         slots=options["slots"],
         token_budget=options["token_budget"],
         seed=options["seed"],
@@ -98,7 +99,9 @@ class RunSession:
         self._make = make
         self._console = plain_console(stderr=True)
         self._quiet = quiet
-        self.specs = plan_runs(asked, lambda workload: rows_of(workload, asked.template.model))
+        self.specs = plan_runs(
+            asked, lambda workload, requests: trace_of(workload, requests, asked.template.seed, asked.template.model)
+        )
         self._given = split_policies(asked.policies)
         self.policies = list(dict.fromkeys(spec.policy for spec in self.specs))
         if asked.template.engine != "endpoint":

@@ -12,7 +12,7 @@ from workloads.catalog import load_workload
 from workloads.errors import WorkloadError
 from workloads.filters import with_history
 from workloads.prompt_draws import Draws
-from workloads.prompt_plan import Blocks
+from workloads.blocks import Blocks
 from workloads.prompt_text import TextPrompts, Words
 from workloads.prompts import TokenPrompts, safe_ids
 from workloads.tokenizer import load_tokenizer
