@@ -117,11 +117,6 @@ NAMES: dict[type, str] = {
 _RATE = Option("rate", float, 0.0, "requests per second")
 ARRIVALS: dict[str, tuple[Option, ...]] = {
     "closed": (Option("concurrency", int, 0, "requests in flight"),),
-    "closed-phases": (
-        Option("concurrency", str, None, "one level a phase: concurrency=32/512/32"),
-        Option("requests", str, None, "requests of each phase, the last one takes the rest: requests=500/4000/500"),
-        Option("drain", bool, True, "a phase begins when all before it has ended"),
-    ),
     "poisson": (_RATE,),
     "constant": (_RATE,),
     "gamma": (
@@ -138,6 +133,11 @@ ARRIVALS: dict[str, tuple[Option, ...]] = {
     "phases": (
         Option("rates", str, None, "one rate a phase: rates=5/50/5"),
         Option("seconds", str, None, "one length a phase: seconds=60/30/60"),
+    ),
+    "closed-phases": (
+        Option("concurrency", str, None, "one level a phase: concurrency=32/512/32"),
+        Option("requests", str, None, "requests of each phase, the last one takes the rest: requests=500/4000/500"),
+        Option("drain", bool, True, "a phase begins when all before it has ended"),
     ),
 }
 
