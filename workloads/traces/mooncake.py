@@ -76,7 +76,7 @@ def _checked(where: str, row: Any) -> tuple[float, int, int, tuple[int, ...] | N
         if row.get(key) is None:
             found = shown(", ".join(map(str, row)), 120)
             raise WorkloadError(
-                f"{where}: no {key}{suggest(key, map(str, row))}: found {found}; "
+                f"{where}: no {key}{suggest(key, set(map(str, row)) - set(KEYS))}: found {found}; "
                 f"format mooncake needs {', '.join(KEYS)}"
             )
     stamp = row["timestamp"]

@@ -143,7 +143,7 @@ def read_table(path: Path, needs: Iterable[str], may: Iterable[str], format_: st
         except pa.ArrowInvalid as error:
             if odd:
                 raise WorkloadError(_odd_row(path, odd[0])) from None
-            if "Empty CSV" in str(error):
+            if "Empty CSV" in str(error) or "Could not skip" in str(error):
                 raise WorkloadError(f"{shown(path)} has a header and no row: nothing to replay") from None
             raise WorkloadError(f"{shown(path)}: not CSV that can be read ({shown(error, 160)})") from None
     return _without_blanks(path, table, wanted)
@@ -170,7 +170,7 @@ def _check_header(path: Path, header: list[str], needs: list[str], format_: str)
     for name in needs:
         if name not in header:
             raise WorkloadError(
-                f"{shown(path)}: no column {name}{suggest(name, header)}: found {shown(', '.join(header), 200)}; "
+                f"{shown(path)}: no column {name}{suggest(name, set(header) - set(needs))}: found {shown(', '.join(header), 200)}; "
                 f"format {format_} needs {', '.join(needs)}: rename the columns, or give format=…"
             )
         if header.count(name) > 1:
