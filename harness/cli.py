@@ -58,7 +58,7 @@ def bench() -> None:
 @click.option("--engine", default="auto", metavar="ENGINE", help="auto, simulated or endpoint.")
 @click.option("--concurrency", type=click.IntRange(1, 10**9), help="Closed loop: requests in flight.  [default: 2048]")
 @click.option("--rate", type=float, help="Open loop: requests per second.")
-@click.option("--arrival", metavar="A", help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…")
+@click.option("--arrival", metavar="A", help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…, closed-phases:…")
 @click.option(
     "--requests", type=click.IntRange(1, 20_000_000), help="Requests a run.  [default: 4000, or all of a shorter file]"
 )
@@ -284,7 +284,7 @@ def recover(dirs: tuple[Path, ...]) -> None:
 
 @bench.group()
 def trace() -> None:
-    """Look at workloads without running them."""
+    """Look at workloads, convert and draw them, without running them."""
 
 
 MODEL = click.option("--model", default="Qwen/Qwen3-8B", help="The model whose tokenizer counts, and of --gpu.")

@@ -169,8 +169,9 @@ def _without_blanks(path: Path, table: Any, wanted: list[str]) -> Table:
 def _check_header(path: Path, header: list[str], needs: list[str], format_: str) -> None:
     for name in needs:
         if name not in header:
+            near, found = suggest(name, set(header) - set(needs)), shown(", ".join(header), 200)
             raise WorkloadError(
-                f"{shown(path)}: no column {name}{suggest(name, set(header) - set(needs))}: found {shown(', '.join(header), 200)}; "
+                f"{shown(path)}: no column {name}{near}: found {found}; "
                 f"format {format_} needs {', '.join(needs)}: rename the columns, or give format=…"
             )
         if header.count(name) > 1:
