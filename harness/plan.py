@@ -15,8 +15,9 @@ from harness.runspec import RunSpec
 from policies.catalog import canonical_policy
 from policies.offline import canonical_offline
 from workloads import options
-from workloads.arrivals import Arrival, Closed, parse_arrival
+from workloads.arrivals import Arrival, Closed, ClosedPhases, FromTrace, own_arrival, parse_arrival
 from workloads.catalog import canonical_workload
+from workloads.trace import Trace
 
 DEFAULT_CONCURRENCY = 2048
 DEFAULT_REQUESTS = 4000
@@ -80,11 +81,35 @@ def dropped(given: Sequence[str], kept: Sequence[str]) -> list[str]:
     return [f"{', '.join(given)}: the same policy under several names runs once; left are {', '.join(kept)}"]
 
 
-def read_arrival(text: str | None, rate: float | None, concurrency: int | None) -> Arrival:
-    """The arrival that --arrival, --rate and --concurrency ask for together; by default a closed loop of 2,048."""
+def read_arrival(text: str | None, rate: float | None, concurrency: int | None) -> Arrival | None:
+    """The arrival that --arrival, --rate and --concurrency ask for together; None where none of them is given."""
     if text is None and rate is None and concurrency is None:
-        return Closed(DEFAULT_CONCURRENCY)
+        return None
     return parse_arrival(text or "", rate=rate, concurrency=concurrency)
+
+
+def arrival_of(trace: Trace, asked: str) -> Arrival:
+    """The arrival asked for, else the trace's own, else a closed loop of 2,048.
+
+    UserError where a drift in how requests arrive is asked to arrive in another way.
+    """
+    own = own_arrival(trace)
+    if not asked:
+        return own or Closed(DEFAULT_CONCURRENCY)
+    arrival = parse_arrival(asked)
+    fits = arrival == own or (isinstance(own, FromTrace) and isinstance(arrival, FromTrace))
+    if own is None or fits or trace.source.get("kind") != "synthetic":
+        return arrival
+    told = "a schedule of concurrency" if isinstance(own, ClosedPhases) else "a schedule of arrivals"
+    raise UserError(
+        f"--workload {trace.source['workload']} is {told} of its own: leave out --arrival, --rate and --concurrency, "
+        "or take another workload (synthetic:mu_l=512,mu_o=256 has one level)"
+    )
+
+
+def requests_of(trace: Trace) -> int:
+    """How many requests a run takes where nobody says: 4,000, or all of a trace that has fewer or drifts."""
+    return len(trace) if "phases" in trace.source else min(DEFAULT_REQUESTS, len(trace))
 
 
 def read_slo(text: str | None) -> dict[str, float]:
@@ -106,10 +131,10 @@ def read_slo(text: str | None) -> dict[str, float]:
     return limits
 
 
-def plan_runs(asked: Asked, rows_of: Callable[[str], int]) -> list[RunSpec]:
-    """The runs in the order in which they go; `rows_of` tells how many rows a workload has.
+def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[RunSpec]:
+    """The runs in the order in which they go; `load` gives so many rows of a workload, None all that it has.
 
-    Without a number of requests a run takes 4,000, or all of a trace that has fewer.
+    Without an arrival (the template's is empty) a run takes the workload's own.
     Repeat i has seed + i, equal across the policies, so that arms are paired. Within a repeat the order of
     the policies is shuffled (seeded), so that none always goes first.
     """
@@ -127,7 +152,9 @@ def plan_runs(asked: Asked, rows_of: Callable[[str], int]) -> list[RunSpec]:
     runs = []
     for gpu in gpus:
         for workload in workloads:
-            requests = min(DEFAULT_REQUESTS, rows_of(workload)) if asked.requests is None else asked.requests
+            trace = load(workload, asked.requests)
+            requests = requests_of(trace) if asked.requests is None else asked.requests
+            arrival = arrival_of(trace, asked.template.arrival).canonical
             for repeat in range(asked.repeat):
                 seed = asked.template.seed + repeat
                 order = list(policies)
@@ -138,6 +165,7 @@ def plan_runs(asked: Asked, rows_of: Callable[[str], int]) -> list[RunSpec]:
                         gpu=gpu,
                         model=model,
                         workload=workload,
+                        arrival=arrival,
                         policy=policy,
                         requests=requests,
                         seed=seed,

@@ -23,7 +23,7 @@ from harness.errors import USER_ERRORS, Interrupted, RunFailed, UserError
 from harness.measure.verdict import LEVELS, verdict_so_far
 from harness.plan import ENGINES, Asked, canonical_policies, dropped, plan_runs, read_arrival, read_slo, split_policies
 from harness.profile_table import nearest
-from harness.run import MakeEngine, Prepared, prepare, rows_of, run
+from harness.run import MakeEngine, Prepared, prepare, run, trace_of
 from harness.runs import Run
 from harness.runspec import RunSpec
 from harness.words import words
@@ -76,11 +76,12 @@ def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> A
 
 
 def _arrival(options: dict[str, Any], engine: str) -> str:
-    """The arrival asked for; all requests at once where nothing is said to the token-step model."""
+    """The arrival asked for, empty where nothing is said; all requests at once then for the token-step model."""
     given = options["arrival"], options["rate"], options["concurrency"]
     if engine == "tokenstep" and given == (None, None, None):
         return Offline().canonical
-    return read_arrival(*given).canonical
+    arrival = read_arrival(*given)
+    return "" if arrival is None else arrival.canonical
 
 
 def engine_of(options: dict[str, Any]) -> str:
@@ -112,7 +113,9 @@ class RunSession:
         self._make = make or MAKE[asked.template.engine]
         self._console = plain_console(stderr=True)
         self._quiet = quiet
-        self.specs = plan_runs(asked, lambda workload: rows_of(workload, asked.template.model))
+        self.specs = plan_runs(
+            asked, lambda workload, requests: trace_of(workload, requests, asked.template.seed, asked.template.model)
+        )
         self._given = split_policies(asked.policies)
         self.policies = list(dict.fromkeys(spec.policy for spec in self.specs))
         if asked.template.engine != "endpoint":

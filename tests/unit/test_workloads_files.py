@@ -127,7 +127,10 @@ def test_empty(path: Path, content: str) -> None:
 
 def test_unknown_formats(path: Path) -> None:
     path.write_text("prompt,output\n1,2\n")
-    with pytest.raises(WorkloadError, match="format not recognised: known are jsonl, sharegpt"):
+    with pytest.raises(
+        WorkloadError,
+        match="format not recognised: its first line is 'prompt, output'; known are jsonl, parquet, azure",
+    ):
         load(path)
     with pytest.raises(WorkloadError, match=r"format=json is unknown \(did you mean jsonl\?\)"):
         load(path, format="json")
