@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.errors import UserError
-from harness.lengths import check_used, known_to
+from harness.lengths import check_used, known_offline, known_to
 from harness.measure.metrics import SLO_METRICS
 from harness.profiles import load_gpu, load_model
 from harness.runspec import RunSpec
@@ -146,9 +146,10 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
             "every running request needs a token a step (vLLM refuses it too); raise the budget or lower the slots"
         )
     lengths = asked.template.lengths
-    labels = asked.template.engine == "endpoint"
-    if not labels:
+    engine = asked.template.engine
+    if engine not in ("endpoint", "tokenstep"):
         check_used(policies, lengths)
+    know = {"endpoint": lambda _, given: given, "tokenstep": known_offline}.get(engine, known_to)
     runs = []
     for gpu in gpus:
         for workload in workloads:
@@ -170,7 +171,7 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
                         requests=requests,
                         seed=seed,
                         repeat=repeat,
-                        lengths=lengths if labels else known_to(policy, lengths),
+                        lengths=know(policy, lengths),
                     )
                     for policy in order
                 ]

@@ -53,8 +53,8 @@ class TokenStep:
         terms += [f"{cost.tau:g} s · requests · longest progress"] if cost.tau else []
         terms += [f"{cost.k:g} s · longest progress"] if cost.k else []
         notes = [
-            "token-step model: every request waits at the start, its length is known exactly (oracle), prompts cost "
-            "nothing; gpu and model are labels. Never comparable to another engine",
+            "token-step model: every request waits at the start, prompts cost nothing; gpu and model are labels. Never "
+            "comparable to another engine",
             f"a step takes {' + '.join(terms)}",
         ]
         if self.policy[0] == "isjl-paper" and not offline_options(*self.policy)["hold"]:
@@ -73,7 +73,6 @@ class TokenStep:
             "engine": "token-step model",
             "engine_version": f"schedbench {__version__}",
             "policy_class": canonical_offline(*self.policy),
-            "lengths": "oracle",
             "cost_model": {
                 "name": "tokenstep",
                 "basis": "assumed",
