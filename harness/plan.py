@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from harness.errors import UserError
 from harness.measure.metrics import SLO_METRICS
-from harness.profiles import load_gpu, load_model
+from harness.profiles import load_gpu, model_name
 from harness.runspec import RunSpec
 from policies.catalog import canonical_policy
 from workloads import options
@@ -110,7 +110,7 @@ def plan_runs(asked: Asked, rows_of: Callable[[str], int]) -> list[RunSpec]:
     Repeat i has seed + i, equal across the policies, so that arms are paired. Within a repeat the order of
     the policies is shuffled (seeded), so that none always goes first.
     """
-    gpus, policies, model = _names(asked)
+    gpus, policies, models = _names(asked)
     workloads = _once([canonical_workload(*options.split(text)) for text in asked.workloads])
     if asked.template.token_budget < asked.template.slots:
         raise UserError(
@@ -118,7 +118,7 @@ def plan_runs(asked: Asked, rows_of: Callable[[str], int]) -> list[RunSpec]:
             "every running request needs a token a step (vLLM refuses it too); raise the budget or lower the slots"
         )
     runs = []
-    for gpu in gpus:
+    for gpu, model in zip(gpus, models, strict=True):
         for workload in workloads:
             requests = min(DEFAULT_REQUESTS, rows_of(workload)) if asked.requests is None else asked.requests
             for repeat in range(asked.repeat):
@@ -141,8 +141,8 @@ def plan_runs(asked: Asked, rows_of: Callable[[str], int]) -> list[RunSpec]:
     return runs
 
 
-def _names(asked: Asked) -> tuple[list[str], list[str], str]:
-    """GPUs, policies and model by their canonical names; as given where a server is driven that is not ours."""
+def _names(asked: Asked) -> tuple[list[str], list[str], list[str]]:
+    """GPUs, policies and the model on each GPU by canonical names; as given where a server is not ours."""
     if asked.template.engine == "endpoint":
         gpus, policies = _once(list(asked.gpus)), _once(list(asked.policies))
         if len(gpus) > 1 or len(policies) > 1:
@@ -150,9 +150,9 @@ def _names(asked: Asked) -> tuple[list[str], list[str], str]:
                 "--engine endpoint drives the one server that runs there: give one --policy and one --gpu to label it, "
                 "and run again for the next"
             )
-        return gpus, policies, asked.template.model
+        return gpus, policies, [asked.template.model] * len(gpus)
     gpus = _once([gpu if gpu.endswith(".toml") else load_gpu(gpu).name for gpu in asked.gpus])
-    return gpus, canonical_policies(asked.policies), load_model(asked.template.model).name
+    return gpus, canonical_policies(asked.policies), [model_name(gpu, asked.template.model) for gpu in gpus]
 
 
 def _once(names: list[str]) -> list[str]:
