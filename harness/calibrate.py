@@ -59,6 +59,8 @@ class Part:
             "r2": self.found.r2,
             "spread": self.found.spread,
             "explained": self.found.explained,
+            "bend": self.found.bend,
+            "bend_s": self.found.bend_s,
             "warnings": list(self.warnings),
         }
 
@@ -271,6 +273,11 @@ def _warnings(found: Fitted, constants: dict[str, tuple[float, float]], remedy: 
             warnings.append(f"{name} is less certain than it is large: {remedy}")
     if found.trimmed > 0.05 * found.steps:
         warnings.append(f"{found.trimmed:,} of {found.steps:,} steps were outliers and left out: something disturbs")
+    if abs(found.bend - 1) > 0.1:
+        warnings.append(
+            f"this cost is no straight line: the fit gives {100 * found.bend:.0f} % of the measured time of steps of "
+            f"about {found.bend_s * 1e3:.3g} ms: calibrate with loads like those to be run"
+        )
     if abs(found.explained - 1) > 0.05:
         warnings.append(
             f"the fit gives {100 * found.explained:.0f} % of the measured time of these steps: its outliers count there"

@@ -17,10 +17,14 @@ LEAST_STEPS = 10
 FEW_STEPS = 100
 # A slope wants loads that differ by this much.
 LEAST_RATIO = 2.0
-# Residuals beyond this many robust standard deviations are outliers.
+# Off the median of steps of about the same load by more than this many robust standard deviations: an outlier.
+# A spread below 1 % counts as 1 %, so that nothing within 4 % is one.
 OUTLIER = 4.0
-# Relative residuals below this are no outliers, however well the rest fits.
-EXACT = 1e-4
+LEAST_SPREAD = 0.01
+# How many steps of about the same load an outlier is told by.
+_NEIGHBOURS = 51
+# Steps whose cost differs by less than this are one load; each load counts by the root of its steps.
+_LOAD = 1.1
 # Columns (scaled to equal length) closer to dependent than this tell no constants apart.
 WORST_CONDITION = 1e3
 MIXED_CONSTANTS = ("α_MB", "a", "b", "c")
@@ -33,8 +37,9 @@ class Fitted:
     """Coefficients of seconds = matrix · coefficients with what is known of them.
 
     `half_widths` of the 95 % intervals; `r2` over the steps kept; `spread` the robust standard deviation of the
-    residuals as a share of the step's time; `trimmed` how many of `steps` were left out as outliers;
-    `explained` predicted over measured seconds of all steps, outliers included.
+    steps about others of their load, as a share; `trimmed` how many of `steps` were left out as outliers;
+    `explained` predicted over measured seconds of all steps, outliers included; `bend` predicted over measured
+    seconds of the load where that is farthest from 1, and `bend_s` the measured seconds there.
     """
 
     coefficients: tuple[float, ...]
@@ -44,39 +49,31 @@ class Fitted:
     steps: int
     trimmed: int
     explained: float
+    bend: float
+    bend_s: float
 
 
 def fit(matrix: Floats, seconds: Floats) -> Fitted:
     """Robust least squares of `seconds`, shape (steps,), on `matrix`, shape (steps, coefficients).
 
-    Errors count relative to the step's time: a long step's noise is longer. It starts from least absolute
-    deviations, then drops what lies beyond `OUTLIER` robust standard deviations, refits, and repeats until the
-    same steps are kept. Steps must take above 0 s.
+    Errors count relative to the step's time: a long step's noise is longer. Outliers are told among steps of
+    about the same load, since a cost that bends is no noise. A load counts by the root of its number of steps, so that
+    a thousand short prompts do not outvote the long ones. Steps must take above 0 s.
     """
-    rows, target = matrix / seconds[:, None], np.ones(len(seconds))
-    found = _solve(rows, target)
-    for _ in range(_ROUNDS):
-        # Weights of 1/|residual| make squares absolute values.
-        weights = 1 / np.sqrt(np.maximum(np.abs(target - rows @ found), 1e-12))
-        before, found = found, _solve(rows * weights[:, None], target * weights)
-        if np.allclose(rows @ before, rows @ found, rtol=0, atol=1e-7):
-            break
-    kept = np.ones(len(seconds), dtype=bool)
-    for _ in range(_ROUNDS):
-        # Relative to the prediction, so that a step that took too short weighs no more than one too long.
-        predicted = matrix @ found
-        scale = np.maximum(predicted, np.median(seconds) * 1e-3)
-        residual = (seconds - predicted) / scale
-        spread = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
-        now = np.abs(residual - np.median(residual)) <= max(OUTLIER * spread, EXACT)
-        rows, target = matrix[now] / scale[now, None], seconds[now] / scale[now]
-        before, found = found, _solve(rows, target)
-        if np.array_equal(now, kept) and np.allclose(before, found, rtol=1e-9, atol=0):
-            break
-        kept = now
+    found = _least_absolute(matrix / seconds[:, None])
+    kept, spread = _without_outliers(matrix @ found, seconds)
+    rows = target = np.empty(0)
+    for _ in range(3):
+        predicted = _above_zero(matrix @ found, seconds)
+        loads = np.floor(np.log(predicted / predicted.min()) / math.log(_LOAD)).astype(np.int64)
+        weights = np.bincount(loads[kept], minlength=loads.max() + 1)[loads[kept]] ** -0.25
+        scale = predicted[kept] / weights
+        rows, target = matrix[kept] / scale[:, None], seconds[kept] / scale
+        found = _solve(rows, target)
     predicted = matrix @ found
     error = seconds[kept] - predicted[kept]
     total = float(np.sum((seconds[kept] - seconds[kept].mean()) ** 2))
+    bend, bend_s = _bend(predicted[kept], seconds[kept], loads[kept])
     return Fitted(
         coefficients=tuple(map(float, found)),
         half_widths=_half_widths(rows, target - rows @ found),
@@ -85,7 +82,54 @@ def fit(matrix: Floats, seconds: Floats) -> Fitted:
         steps=len(seconds),
         trimmed=int(len(seconds) - kept.sum()),
         explained=float(predicted.sum() / seconds.sum()),
+        bend=bend,
+        bend_s=bend_s,
     )
+
+
+def _least_absolute(rows: Floats) -> Floats:
+    """Coefficients of the least absolute relative errors: no outlier pulls them."""
+    target = np.ones(len(rows))
+    found = _solve(rows, target)
+    for _ in range(_ROUNDS):
+        # Weights of 1/|residual| make squares absolute values.
+        weights = 1 / np.sqrt(np.maximum(np.abs(target - rows @ found), 1e-12))
+        before, found = found, _solve(rows * weights[:, None], target * weights)
+        if np.allclose(rows @ before, rows @ found, rtol=0, atol=1e-7):
+            break
+    return found
+
+
+def _without_outliers(predicted: Floats, seconds: Floats) -> tuple[npt.NDArray[np.bool_], float]:
+    """Which steps are near their neighbours in load, and the robust relative standard deviation about them."""
+    from scipy.ndimage import median_filter
+
+    order = np.argsort(predicted, kind="stable")
+    ratio = (seconds / _above_zero(predicted, seconds))[order]
+    size = min(_NEIGHBOURS, len(ratio))
+    middle = median_filter(ratio, size, mode="mirror")
+    off = np.abs(ratio / middle - 1)
+    spread = 1.4826 * median_filter(off, size, mode="mirror")
+    kept = np.empty(len(ratio), dtype=bool)
+    kept[order] = off <= OUTLIER * np.maximum(spread, LEAST_SPREAD)
+    return kept, 1.4826 * float(np.median(off))
+
+
+def _bend(predicted: Floats, seconds: Floats, loads: npt.NDArray[np.int64]) -> tuple[float, float]:
+    """Predicted over measured where it is farthest from 1, and the seconds there, over loads of enough steps."""
+    counts = np.bincount(loads)
+    enough = counts >= LEAST_STEPS
+    if not enough.any():
+        return 1.0, float(seconds.mean())
+    sums, measured = np.bincount(loads, predicted)[enough], np.bincount(loads, seconds)[enough]
+    ratio = sums / measured
+    worst = int(np.argmax(np.abs(ratio - 1)))
+    return float(ratio[worst]), float(measured[worst] / counts[enough][worst])
+
+
+def _above_zero(predicted: Floats, seconds: Floats) -> Floats:
+    """Predictions that can be divided by: a line may dip below zero where it has no steps to hold it."""
+    return np.maximum(predicted, np.median(seconds) * 1e-3)
 
 
 def line(load: Floats, seconds: Floats, what: str, remedy: str) -> Fitted:

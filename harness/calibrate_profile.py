@@ -63,7 +63,7 @@ def trust_of(part: Part) -> str:
     """How well the line holds."""
     one = part.found
     return (
-        f"R² {one.r2:.4f}, residual spread {100 * one.spread:.2g} %, {one.trimmed:,} outliers left out, "
+        f"R² {one.r2:.4f}, spread at the same load {100 * one.spread:.2g} %, {one.trimmed:,} outliers left out, "
         f"{100 * one.explained:.4g} % of the measured time explained"
     )
 

@@ -95,6 +95,28 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     assert 176 <= hit <= 200
 
 
+def test_a_cost_that_bends_is_no_noise_and_is_said(tmp_path: Path) -> None:
+    # Short prompts cost what reading the weights costs; nine in ten are short.
+    rng = np.random.default_rng(5)
+    tokens = np.where(rng.random(4000) < 0.9, rng.integers(1, 300, 4000), rng.integers(300, 8000, 4000)).tolist()
+    rows = steps_of("d", 200) + [
+        step(i, (0.02**2 + (7e-5 * n) ** 2) ** 0.5 * rng.lognormal(0, 0.01), 0, n) for i, n in enumerate(tokens)
+    ]
+    found = calibrate([measured(tmp_path, rows)]).prefill
+    assert found.found.trimmed < 20
+    assert found.found.explained == pytest.approx(1, abs=0.05)
+    assert any("this cost is no straight line" in warning for warning in found.warnings)
+
+
+def test_an_outlier_at_the_end_of_the_range_is_left_out() -> None:
+    load = np.arange(1.0, 401.0)
+    took = 0.01 + 1e-4 * load
+    took[[0, -1]] *= 7
+    one = fit(np.column_stack((np.ones_like(load), load)), took)
+    assert one.trimmed == 2
+    assert one.coefficients == pytest.approx((0.01, 1e-4), rel=1e-9)
+
+
 def test_runs_of_the_virtual_engine_give_their_own_constants(tmp_path: Path) -> None:
     paths = []
     for policy in ("v1", "eb:k=8"):
