@@ -43,13 +43,18 @@ def request_batch(chunk: Chunk, trace: Trace, limits: EngineLimits) -> pa.Record
 def step_batch(chunk: Chunk) -> pa.RecordBatch:
     """The chunk's step rows with the policy's state, times in seconds."""
     column = {name: chunk.steps[:, i] for i, name in enumerate(STEP_FIELDS)}
+    return _batch(step_columns(column, chunk.states), STEPS, len(chunk.steps))
+
+
+def step_columns(column: dict[str, Ints], states: list[PolicyState]) -> dict[str, object]:
+    """The columns of STEPS from a step's integers (STEP_FIELDS) and the policy states that they point to."""
     values: dict[str, object] = dict(column)
     del values["t"], values["duration"], values["state"]
     values["t_s"] = column["t"] / 1e9
     values["duration_s"] = column["duration"] / 1e9
     values["phase"] = _names(column["phase"], PHASES)
-    values.update(_states(column["state"], chunk.states))
-    return _batch(values, STEPS, len(chunk.steps))
+    values.update(_states(column["state"], states))
+    return values
 
 
 def _states(which: Ints, states: list[PolicyState]) -> dict[str, object]:

@@ -1,0 +1,124 @@
+"""The packed step log: written inside the engine, a row a step and a row a request event.
+
+A file is MAGIC and then records: a prefix (kind, payload bytes) and the payload. Integers are little-endian.
+HEADER and STATE are JSON; STEP is the seventeen integers of `STEP_COLUMNS`; EVENT is the five integers of
+`EVENT_COLUMNS` and the request's id. Only whole records are handed to the file, so a reader meets at most one
+record that a crash cut off, at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import threading
+import weakref
+from collections import deque
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from policies.core import PolicyState
+
+MAGIC = b"bench steps 1\n"
+HEADER, STEP, STATE, EVENT = 1, 2, 3, 4
+
+# Times are the engine's monotonic clock, ns. `phase` counts as in harness.records.PHASES; `state` is the place
+# of the policy's state among the STATE records before it, -1 for none.
+STEP_COLUMNS = (
+    "t",
+    "duration",
+    "phase",
+    "prefill_tokens",
+    "decode_requests",
+    "running",
+    "waiting",
+    "preempted",
+    "kv_tokens",
+    "producing",
+    "generated_sum",
+    "generated_min",
+    "generated_max",
+    "footprint_sum",
+    "footprint_min",
+    "footprint_max",
+    "state",
+)
+
+# `step` counts the steps logged before: what happened with step n, or before it was scheduled.
+EVENT_COLUMNS = ("kind", "t", "step", "tokens", "preemptions")
+
+# What `tokens` means: of an arrival its prompt; of an admission those found in the prefix cache; else its output.
+EVENTS = ("arrival", "admission", "preemption", "finish", "abort")
+ARRIVAL, ADMISSION, PREEMPTION, FINISH, ABORT = range(5)
+
+PREFIX = struct.Struct("<HH")
+STEP_RECORD = struct.Struct(f"<HH{len(STEP_COLUMNS)}q")
+EVENT_RECORD = struct.Struct(f"<HH{len(EVENT_COLUMNS)}q")
+STEP_BYTES = STEP_RECORD.size - PREFIX.size
+EVENT_BYTES = EVENT_RECORD.size - PREFIX.size
+
+FLUSH_S = 0.1
+
+
+class StepLog:
+    """Writes one log; the engine's thread only appends to a queue, another writes it out every FLUSH_S seconds.
+
+    `fault` holds what stopped the writing, if anything did.
+    """
+
+    def __init__(self, path: Path, header: dict[str, Any]) -> None:
+        # A log is never added to: its header holds for all of it.
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        self._queue: deque[bytes] = deque()
+        self._stop = threading.Event()
+        self.fault: OSError | None = None
+        self._queue.append(MAGIC)
+        self._append_json(HEADER, header)
+        self._flush()
+        self._thread = threading.Thread(target=self._flush_often, name="step-log", daemon=True)
+        self._thread.start()
+        # An engine that goes without saying so (its process ends in order) still has its last steps written.
+        self._finalizer = weakref.finalize(self, _close, self._stop, self._thread)
+
+    def step(self, columns: tuple[int, ...]) -> None:
+        """A step, its integers in the order of STEP_COLUMNS."""
+        self._queue.append(STEP_RECORD.pack(STEP, STEP_BYTES, *columns))
+
+    def event(self, kind: int, t: int, step: int, tokens: int, preemptions: int, request: str) -> None:
+        """A request's event; `kind` counts as in EVENTS."""
+        name = request.encode()
+        size = EVENT_BYTES + len(name)
+        self._queue.append(EVENT_RECORD.pack(EVENT, size, kind, t, step, tokens, preemptions) + name)
+
+    def state(self, state: PolicyState) -> None:
+        """What the policy holds to be true from the next step on."""
+        self._append_json(STATE, {key: value for key, value in asdict(state).items() if value is not None})
+
+    def close(self) -> None:
+        """Writes what is left."""
+        self._finalizer()
+
+    def _append_json(self, kind: int, value: dict[str, Any]) -> None:
+        text = json.dumps(value).encode()
+        self._queue.append(PREFIX.pack(kind, len(text)) + text)
+
+    def _flush_often(self) -> None:
+        while not self._stop.wait(FLUSH_S) and self.fault is None:
+            self._flush()
+        self._flush()
+        os.close(self._file)
+
+    def _flush(self) -> None:
+        queue = self._queue
+        chunk = b"".join([queue.popleft() for _ in range(len(queue))])
+        try:
+            while chunk:
+                chunk = chunk[os.write(self._file, chunk) :]
+        except OSError as error:
+            self.fault = error
+
+
+def _close(stop: threading.Event, thread: threading.Thread) -> None:
+    stop.set()
+    thread.join()
