@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from harness.errors import UserError
 from harness.measure.metrics import SLO_METRICS
-from harness.profiles import load_gpu, load_model
+from harness.profiles import Gpu, Model, load_gpu, load_model
 from harness.runspec import RunSpec
 from policies.catalog import canonical_policy
 from workloads import options
@@ -19,6 +19,9 @@ from workloads.catalog import canonical_workload
 DEFAULT_CONCURRENCY = 2048
 DEFAULT_REQUESTS = 4000
 ENGINES = ("auto", "simulated", "emulated", "tokenstep", "vllm", "endpoint")
+
+# Policies that are vLLM's own settings and not ours: nothing else can run them.
+REAL_ONLY = ("stock", "v1-interval")
 
 _OPTION = re.compile(r"[^:=,]+=")
 
@@ -151,8 +154,22 @@ def _names(asked: Asked) -> tuple[list[str], list[str], str]:
                 "and run again for the next"
             )
         return gpus, policies, asked.template.model
-    gpus = _once([gpu if gpu.endswith(".toml") else load_gpu(gpu).name for gpu in asked.gpus])
-    return gpus, canonical_policies(asked.policies), load_model(asked.template.model).name
+    real = asked.template.engine == "vllm"
+    policies = canonical_policies(asked.policies)
+    if not real and (only := [policy for policy in policies if read_policy(policy)[0] in REAL_ONLY]):
+        raise UserError(f"policy {only[0]} is a setting of real vLLM: it goes with --engine vllm alone")
+    gpus = _once([gpu if gpu.endswith(".toml") else _known(load_gpu, gpu, real) for gpu in asked.gpus])
+    return gpus, policies, _known(load_model, asked.template.model, real)
+
+
+def _known(load: Callable[[str], Gpu | Model], name: str, any_name: bool) -> str:
+    """A name as the profiles have it; as it is given where they need not know it."""
+    try:
+        return load(name).name
+    except UserError:
+        if not any_name:
+            raise
+        return name
 
 
 def _once(names: list[str]) -> list[str]:
