@@ -210,7 +210,7 @@ def _told(run: Run) -> dict[str, str]:
 def _capacity(run: Run) -> int | None:
     """KV tokens as the engine had them."""
     provenance = run.manifest["provenance"]
-    for key, size in (("kv_tokens", 1), ("kv_blocks", run.spec.block_size)):
+    for key, size in (("kv_cache_tokens", 1), ("kv_blocks", run.spec.block_size)):
         value = provenance.get(key)
         if type(value) is int and value > 0:
             return value * size

@@ -54,7 +54,7 @@ def bench() -> None:
 @click.option("--policy", "policies", multiple=True, metavar="P[,P…]", help="`bench policies` lists them.")
 @click.option("--workload", "workloads", multiple=True, metavar="W", help="`bench workloads` lists them.")
 @click.option("--model", help="The model served.  [default: Qwen/Qwen3-8B; the server's own with --url]")
-@click.option("--engine", default="auto", metavar="ENGINE", help="auto, simulated or endpoint.")
+@click.option("--engine", default="auto", metavar="ENGINE", help="auto, simulated, vllm or endpoint.")
 @click.option("--concurrency", type=click.IntRange(1, 10**9), help="Closed loop: requests in flight.  [default: 2048]")
 @click.option("--rate", type=float, help="Open loop: requests per second.")
 @click.option("--arrival", metavar="A", help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…")
@@ -64,6 +64,7 @@ def bench() -> None:
 @click.option("--slots", type=click.IntRange(1, 10**9), default=1024, help="N, the most requests that run at once.")
 @click.option("--token-budget", type=click.IntRange(1, 10**9), default=14336, help="B, the most tokens a step.")
 @click.option("--kv-tokens", type=click.IntRange(1, 10**9), help="KV-cache capacity.  [default: from the profile]")
+@click.option("--block-size", type=click.IntRange(1, 4096), help="Tokens a KV block.  [default: 16; vllm on a CPU: 32]")
 @click.option("--max-model-len", type=click.IntRange(2), default=40960, help="Longest prompt plus output, tokens.")
 @click.option("--watermark", type=FiniteRange(0, 0.5), default=0.0, help="Share of KV kept free at admission.")
 @click.option("--cost-model", default="auto", metavar="MODEL", help="auto, linear or roofline.")
@@ -86,9 +87,19 @@ def bench() -> None:
 @click.option("--timeout", type=FiniteRange(0, min_open=True), default=3600.0, help="Endpoint: s a request.")
 @click.option("--first-token-timeout", type=FiniteRange(0, min_open=True), help="Endpoint: s to the first token.")
 @click.option("--retry-429", type=click.IntRange(0, 1000), default=0, help="Endpoint: times a 429 is tried again.")
-@click.option("--ready-timeout", type=FiniteRange(0), default=60.0, help="Endpoint: s to wait for the server.")
+@click.option("--ready-timeout", type=FiniteRange(0), help="s to wait for a server.  [default: 60; vllm: 900]")
 @click.option("--warmup", type=click.IntRange(0), default=4, help="Endpoint: requests before the run, not counted.")
 @click.option("--processes", type=click.IntRange(1, 64), default=1, help="Endpoint: driving processes.")
+@click.option("--engine-python", envvar="BENCH_ENGINE_PYTHON", help="vllm: the Python that has it.")
+@click.option("--engine-args", default="", metavar="FLAGS", help="vllm: more of its own flags, the same in every arm.")
+@click.option(
+    "--prefix-caching",
+    type=FiniteRange(0, 1),
+    is_flag=False,
+    flag_value=0.0,
+    metavar="[=SHARE]",
+    help="vllm: keep the prefix cache on; the share of prompt tokens that should hit it.",
+)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
 @click.option("--require-verdict", type=LEVELS, help="Exit with 1 where a run's verdict is worse.")
 @click.option("--fail-on", "conditions", multiple=True, metavar="COND", help="Exit 1 on this: output_throughput<-5%.")
@@ -96,19 +107,27 @@ def bench() -> None:
 def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple[str, ...], **options: Any) -> None:
     """Replay a workload under one or more policies, paired and interleaved, and say which is better.
 
-    Without --url the virtual-time engine replays it; with --url a server that already runs is driven, and
-    --policy and --gpu are labels for it.
+    Real vLLM is started for each run where the named GPU and an engine environment are here (`bench engine`), the
+    virtual-time engine replays it elsewhere; with --url a server that already runs is driven, and --policy and
+    --gpu are labels for it.
     """
     from harness.errors import UserError
     from harness.fail_on import parse_fail_on
-    from harness.session import RunSession, asked_of, engine_of
+    from harness.session import RunSession, asked_of, engine_of, real_engine
 
-    if engine_of(options) == "endpoint":
+    engine = engine_of(options)
+    if engine == "endpoint":
         from harness.against import against
 
         session = against(options, out, quiet=as_json)
+    elif engine == "vllm":
+        from harness.deploy import deploy
+
+        session = deploy(options, out, quiet=as_json)
     else:
-        session = RunSession(asked_of(options), out, quiet=as_json)
+        session = RunSession(asked_of(options | {"engine": engine}), out, quiet=as_json)
+    if options["engine"] == "auto" and engine != "endpoint":
+        session.why = real_engine(options)[1]
     tests = [parse_fail_on(text) for text in conditions]
     if tests and len(session.policies) < 2:
         raise UserError("--fail-on needs two policies to compare: name them, or compare two runs with bench compare")
@@ -160,6 +179,7 @@ def doctor(as_json: bool) -> None:
 @click.option("--tokenizer", default="", help="Counts text prompts; without one a token is four bytes.")
 @click.option("--slots", type=int, default=0, help="Requests that run at once, the rest waits; 0: no limit.")
 @click.option("--eos-after", type=int, default=0, help="Answers end here of themselves; 0: never.")
+@click.option("--block-size", type=click.IntRange(1, 4096), help="Tokens a KV block.  [default: 16; vllm on a CPU: 32]")
 @click.option("--max-model-len", type=int, default=131_072, help="Longer requests are refused.")
 @click.option("--kv-tokens", type=int, default=1_000_000, help="What the KV usage in /metrics is a share of.")
 def mock_server(**options: Any) -> None:
@@ -361,6 +381,45 @@ def list_gpus(as_json: bool) -> None:
     from harness.catalogs import pairs_document
 
     _print_catalog(pairs_document(), "pairs", as_json)
+
+
+@bench.group(name="engine")
+def engines() -> None:
+    """Make and list what real vLLM needs: Python environments, a small model to try it on."""
+
+
+@engines.command()
+@click.argument("kind", type=click.Choice(["cpu", "cuda"]))
+@click.option("--dir", "directory", type=click.Path(path_type=Path), help="Where.  [default: in bench's cache]")
+def install(kind: str, directory: Path | None) -> None:
+    """Make a Python environment with a pinned vLLM in it, and check that it can be imported."""
+    from harness.engines.environments import install as install_engine
+
+    install_engine(kind, directory, lambda line: click.echo(line, err=True))
+
+
+@engines.command(name="tiny-model")
+@click.argument("directory", type=click.Path(path_type=Path))
+def tiny_model(directory: Path) -> None:
+    """Make a small random model with a tokenizer, to try real vLLM on a CPU."""
+    from harness.engines.tiny_model import FLAGS, make_tiny_model
+
+    made = make_tiny_model(directory)
+    click.echo(f"{directory}: {'made' if made else 'already there'}; serve it with", err=True)
+    click.echo(f"  bench run --engine vllm --gpu cpu --model {directory} --engine-args '{FLAGS}' …", err=True)
+
+
+@engines.command(name="list")
+@click.option("--python", "kind", type=click.Choice(["cpu", "cuda"]), help="Print this one's Python and nothing else.")
+def list_engines(kind: str | None) -> None:
+    """List the engine environments that are installed."""
+    from harness.engines.environments import engine_lines, engine_python
+
+    if kind is not None:
+        click.echo(engine_python(None, kind == "cpu"))
+        return
+    for line in engine_lines():
+        click.echo(line)
 
 
 def _fail_on(tests: list[FailOn], comparisons: list[Comparison]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -9,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from harness.errors import UserError
 from harness.measure.metrics import SLO_METRICS
-from harness.profiles import load_gpu, model_name
+from harness.profiles import load_gpu, load_model, model_name
 from harness.runspec import RunSpec
 from policies.catalog import canonical_policy
 from workloads import options
@@ -19,6 +21,9 @@ from workloads.catalog import canonical_workload
 DEFAULT_CONCURRENCY = 2048
 DEFAULT_REQUESTS = 4000
 ENGINES = ("auto", "simulated", "emulated", "tokenstep", "vllm", "endpoint")
+
+# Policies that are vLLM's own settings and not ours: nothing else can run them.
+REAL_ONLY = ("stock", "v1-interval")
 
 _OPTION = re.compile(r"[^:=,]+=")
 
@@ -151,8 +156,38 @@ def _names(asked: Asked) -> tuple[list[str], list[str], list[str]]:
                 "and run again for the next"
             )
         return gpus, policies, [asked.template.model] * len(gpus)
-    gpus = _once([gpu if gpu.endswith(".toml") else load_gpu(gpu).name for gpu in asked.gpus])
-    return gpus, canonical_policies(asked.policies), [model_name(gpu, asked.template.model) for gpu in gpus]
+    real = asked.template.engine == "vllm"
+    policies = canonical_policies(asked.policies)
+    if not real and (only := [policy for policy in policies if read_policy(policy)[0] in REAL_ONLY]):
+        raise UserError(f"policy {only[0]} is a setting of real vLLM: it goes with --engine vllm alone")
+    gpus = _once([_gpu_name(gpu, real) for gpu in asked.gpus])
+    return gpus, policies, [_model_name(gpu, asked.template.model, real) for gpu in gpus]
+
+
+def _gpu_name(gpu: str, any_name: bool) -> str:
+    """A GPU's name as the profiles have it; as it is given where they need not know it."""
+    if gpu.endswith(".toml"):
+        return gpu
+    try:
+        return load_gpu(gpu).name
+    except UserError:
+        if not any_name:
+            raise
+        return gpu
+
+
+def _model_name(gpu: str, model: str, any_name: bool) -> str:
+    """A model's name on a GPU as the profiles have it; as it is given where they need not know it."""
+    if any_name and os.path.isdir(model):
+        return model
+    try:
+        return model_name(gpu, model)
+    except UserError:
+        if not any_name:
+            raise
+    with contextlib.suppress(UserError):
+        return load_model(model).name
+    return model
 
 
 def _once(names: list[str]) -> list[str]:

@@ -73,6 +73,8 @@ _SPEC: dict[str, Form] = {
     "spec.max_duration_s": _or_null(_NUMBER),
     "spec.slo": _all(_NUMBER, "an object of limits in seconds"),
     "spec.client": _OBJECT,
+    "spec.engine_args": _LINE,
+    "spec.prefix_caching": _or_null(_NUMBER),
 }
 _MANIFEST: dict[str, Form] = {
     "spec": _OBJECT,
@@ -94,6 +96,8 @@ _MANIFEST: dict[str, Form] = {
     "provenance.trace_label": _LINE,
     "notes": _TEXTS,
     "degraded": _TEXTS,
+    "clock": _OBJECT,
+    "clock.origin_ns": _COUNT,
     "client": _OBJECT,
     "client.cpu_share": _or_null(_NUMBER),
     "prefix_cache": _or_null(_OBJECT),

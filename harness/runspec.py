@@ -20,7 +20,8 @@ class RunSpec:
     `kv_tokens` is C, None where the profile decides. `repeat` counts from 0 and `seed` is already the
     repeat's own (first seed + repeat). `max_duration_s` ends sending. `slo` maps a latency
     metric to its limit in seconds. `client` says how a server is driven (api, prompts, think time, time-outs);
-    it is empty where there is no client.
+    it is empty where there is no client. Of an engine that bench starts, `engine_args` are the extra flags and
+    `prefix_caching` the share of prompt tokens declared to hit the prefix cache, None where it is off.
     """
 
     gpu: str
@@ -42,6 +43,8 @@ class RunSpec:
     max_duration_s: float | None = None
     slo: dict[str, float] = field(default_factory=dict)
     client: dict[str, Any] = field(default_factory=dict)
+    engine_args: str = ""
+    prefix_caching: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON values, keys in the order of the fields."""

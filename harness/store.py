@@ -15,7 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.appendlog import AppendLog, is_locked, to_parquet
+from harness.appendlog import AppendLog, is_locked, to_parquet, whole_batches
+from harness.engine_log import read_engine_log
 from harness.errors import RunFailed, UserError
 from harness.provenance import scrub
 from harness.records import REQUESTS
@@ -106,6 +107,16 @@ class RunWriter:
         """Append step rows (columns of STEPS); RunFailed where the disk does not take them."""
         self._add("steps", batch)
 
+    def learn(self, provenance: dict[str, Any] | None = None, **values: Any) -> None:
+        """Put into run.json at once what only a run under way can tell, so that a killed run has it too.
+
+        `provenance` joins what stands there; RunFailed where the disk does not take it.
+        """
+        self.manifest |= scrub(values)
+        self.manifest["provenance"] |= scrub(provenance or {})
+        with _writing(self.partial):
+            write_json({self.partial / "run.json": self.manifest})
+
     def finish(
         self, status: str = "complete", reason: str | None = None, observed: dict[str, Any] | None = None
     ) -> Path:
@@ -193,10 +204,12 @@ def _again(directory: Path, manifest: dict[str, Any]) -> bool:
 def _finalise(partial: Path, final: Path, manifest: dict[str, Any], status: str, reason: str | None) -> Path:
     """Make the tables and all that follows from them; only then remove the append files and rename."""
     logs = {name: partial / f"{name}.arrows" for name in TABLES}
+    engine = read_engine_log(partial, manifest)
     for name, log in logs.items():
         if log.is_file():
             try:
-                to_parquet(log, partial / f"{name}.parquet", TABLES[name])
+                batches = engine[name](whole_batches(log)) if engine else whole_batches(log)
+                to_parquet(batches, partial / f"{name}.parquet", TABLES[name])
             except (pa.ArrowException, ValueError) as error:
                 why = str(error).splitlines()[0]
                 raise UserError(f"{log}: damaged ({why}): take it from a copy, or run again") from None

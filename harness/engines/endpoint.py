@@ -63,17 +63,23 @@ class Client:
 
 
 class EndpointEngine:
-    """One run against a server, ready to go; raises UserError for what the user can mend."""
+    """One run against a server, ready to go; raises UserError for what the user can mend.
+
+    `endpoint` may be set until `replay` begins, where the server starts later than the prompts are made; `note`
+    then stands for what is said of it.
+    """
 
     kind = "measured"
 
-    def __init__(self, spec: RunSpec, stream: Stream, endpoint: Endpoint, client: Client) -> None:
+    def __init__(
+        self, spec: RunSpec, stream: Stream, endpoint: Endpoint, client: Client, note: str | None = None
+    ) -> None:
         self.spec = spec
         self.stream = stream
         self.endpoint = endpoint
         self.client = client
         self.degraded: list[str] = []
-        self.notes = [f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"]
+        self.notes = [note or f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"]
         self._prompts = self._prompts_of()
 
     def _prompts_of(self) -> TokenPrompts | TextPrompts | DatasetPrompts:
@@ -148,6 +154,7 @@ class EndpointEngine:
                 processes=self.client.processes,
                 progress=lambda one: progress(_status(one)),
                 stopped=stopped,
+                started=lambda t0_ns: writer.learn(clock={"origin_ns": t0_ns}),
             )
         notes = [*outcome.notes, *cut_short(self.spec.max_duration_s, outcome.sent, len(self.stream.trace))]
         notes += scraper.notes
@@ -203,11 +210,15 @@ class EndpointEngine:
         return self._prompts.texts(rows)
 
     def _body(self, prompt: Any, max_tokens: int, row: int) -> bytes:
-        seed = self.spec.seed + row
+        model, eos, seed, extra = self.spec.model, self.client.ignore_eos, self.spec.seed + row, self._extra(row)
         if self.client.api == "chat":
             messages = [{"role": "user", "content": prompt}]
-            return chat_body(self.spec.model, messages, max_tokens, seed=seed, ignore_eos=self.client.ignore_eos)
-        return completion_body(self.spec.model, prompt, max_tokens, seed=seed, ignore_eos=self.client.ignore_eos)
+            return chat_body(model, messages, max_tokens, seed=seed, ignore_eos=eos, extra=extra)
+        return completion_body(model, prompt, max_tokens, seed=seed, ignore_eos=eos, extra=extra)
+
+    def _extra(self, row: int) -> dict[str, Any]:
+        """What the body of a row's request carries besides, such as a hint for the scheduler: nothing."""
+        return {}
 
     def _warm_up(self, writer: RunWriter, stopped: Stopped) -> dict[str, Any]:
         """Requests of their own that are recorded apart and never counted; UserError where none is answered."""

@@ -23,7 +23,7 @@ from tests.runfactory import SPEC, request, step, write_run
 TRUE = StepCosts(0.0047, 5.0e-5, 0.0104, 1.04e-4, 0.006, 6.3e-5, 1.97e-4, 1.0e-5)
 CPU = dataclasses.replace(SPEC, gpu="cpu", model="nobody/tiny", engine="vllm")
 HOST = {"cpu": "a CPU", "cores": 2}
-VLLM = {"engine": "vLLM", "engine_version": "0.32.0", "kv_tokens": 40_000, "host": HOST}
+VLLM = {"engine": "vllm", "engine_version": "0.32.0", "kv_cache_tokens": 40_000, "host": HOST}
 
 
 def seconds(prefill: int, decodes: int) -> float:
@@ -228,7 +228,7 @@ def test_a_run_without_a_step_log_is_refused(tmp_path: Path) -> None:
 
 def test_the_kv_capacity_is_the_machines_own_or_asked_for(tmp_path: Path) -> None:
     own = measured(tmp_path / "own", steps_of())
-    small = measured(tmp_path / "small", steps_of(), dataclasses.replace(CPU, kv_tokens=1600), kv_tokens=1600)
+    small = measured(tmp_path / "small", steps_of(), dataclasses.replace(CPU, kv_tokens=1600), kv_cache_tokens=1600)
     assert calibrate([own, small]).origin.kv_tokens == 40_000
     alone = calibrate([small])
     assert alone.origin.kv_tokens == 1600
