@@ -1,0 +1,273 @@
+"""vLLM's own scheduler in virtual time, without a model: one process that replays one job after another.
+
+    PYTHONPATH=… ENGINE_PYTHON -m policies.vllm_emulated     # jobs on stdin, answers on stdout, a JSON object a line
+
+It first says {"ready": {"vllm": "0.32.0"}}, then takes jobs until stdin ends:
+
+    {"prompt": [tokens…], "output": [tokens…], "hints": [n | [low, high] | null…] | absent,
+     one of "due_ns": [ascending…] | "concurrency": c | "arrival_steps": [ascending…],
+     "limits": {"slots", "token_budget", "kv_blocks", "block_size", "max_model_len", "watermark"},
+     "policy": {"name", "options", "costs"}, "async": false,
+     "cost": n (ns a step) | "ask", "step_log": PATH | absent, "last_send_ns": n | absent}
+
+and answers, in order of virtual time:
+
+    {"step": [prefill_tokens, prefill_work, decodes, context, longest]}     with "cost": "ask": the parent answers
+                                                      with the step's duration in ns, alone on a line
+    {"end": [row, due, first, last, done, output_tokens, preemptions, finish, times]}    a request ended, ns;
+                                                      finish is "length" or "too_long" (first and last are then -1);
+                                                      times: of its tokens, null where it was never preempted
+    {"done": {"now_ns", "steps", "sent"}}             the job is over
+    {"error": "one line"}                             the job cannot be done, or failed; the next may come
+
+A parent that wants to stop early answers a "step" with -1. `arrival_steps` counts steps with content: request r
+joins before step arrival_steps[r] is scheduled (with nothing to do, the count jumps to the next arrival).
+With "async" the output of step i is applied after step i + 1 was scheduled, as vLLM does it on a GPU.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+NEVER = 1 << 62
+
+MODEL = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "num_key_value_heads": 1,
+    "vocab_size": 32,
+    "max_position_embeddings": 1 << 24,
+    "torch_dtype": "bfloat16",
+}
+
+
+def engine_config() -> Any:
+    """A VllmConfig from a model's config.json alone; each job works on a copy."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(MODEL))
+        return EngineArgs(
+            model=folder,
+            skip_tokenizer_init=True,
+            load_format="dummy",
+            max_model_len=4096,
+            enable_prefix_caching=False,
+            scheduler_cls="policies.vllm_plugin.PolicyScheduler",
+        ).create_engine_config()
+
+
+def make_scheduler(base: Any, job: dict[str, Any]) -> Any:
+    """The PolicyScheduler of a job."""
+    import torch
+    from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+    from vllm.v1.structured_output import StructuredOutputManager
+
+    from policies.vllm_plugin import PolicyScheduler
+
+    limits = job["limits"]
+    config = copy.deepcopy(base)
+    config.model_config.max_model_len = limits["max_model_len"]
+    config.cache_config.block_size = limits["block_size"]
+    config.cache_config.num_gpu_blocks = limits["kv_blocks"]
+    settings = config.scheduler_config
+    settings.max_num_seqs = limits["slots"]
+    settings.max_num_batched_tokens = limits["token_budget"]
+    settings.max_num_scheduled_tokens = None
+    settings.watermark = limits.get("watermark", 0.0)
+    settings.async_scheduling = job.get("async", False)
+    config.additional_config = {"bench_policy": {**job["policy"], "step_log": job.get("step_log")}}
+    spec = FullAttentionSpec(
+        block_size=limits["block_size"], num_kv_heads=1, head_size=64, dtype=torch.bfloat16, head_size_v=64
+    )
+    kv_cache = KVCacheConfig(
+        num_blocks=limits["kv_blocks"], kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
+    )
+    return PolicyScheduler(
+        vllm_config=config,
+        kv_cache_config=kv_cache,
+        structured_output_manager=StructuredOutputManager(config),
+        block_size=limits["block_size"],
+    )
+
+
+class Stopped(Exception):
+    """The parent wants no more of this job."""
+
+
+class Replay:
+    """One job: requests due by now join, the scheduler schedules, a step takes what it costs, tokens come."""
+
+    def __init__(self, job: dict[str, Any], scheduler: Any, say: Callable[[Any], None], cost: Callable[[], int]):
+        self.job = job
+        self.scheduler = scheduler
+        self.say = say
+        self.cost = cost
+        self.now = 0
+        self.sent = self.ended = 0
+        self.skipped = 0  # steps that an idle engine let pass
+        self.requests: dict[str, Any] = {}
+        self.due: dict[str, int] = {}
+        self.times: dict[str, list[int]] = {}
+        limits = job["limits"]
+        self.longest = min(limits["max_model_len"], (limits["kv_blocks"] - 1) * limits["block_size"])
+        self.last_send: int = job.get("last_send_ns", NEVER)
+        scheduler.clock = lambda: self.now
+
+    def run(self) -> None:
+        """Replays the whole stream."""
+        scheduler = self.scheduler
+        depth = 2 if self.job.get("async", False) else 1
+        # Scheduled steps whose output has not been applied: which requests were only chunks, and when it ends.
+        in_flight: deque[tuple[Any, set[str], int]] = deque()
+        empty = 0
+        while True:
+            self.arrive(bool(in_flight))
+            if scheduler.has_requests():
+                output = scheduler.schedule()
+                end = in_flight[-1][2] if in_flight else self.now
+                if output.num_scheduled_tokens:
+                    end += self.cost()
+                    empty = 0
+                else:
+                    empty += 1
+                    if empty > 2 * depth:
+                        raise RuntimeError(f"the scheduler stalls at step {scheduler.steps}: nothing to schedule")
+                in_flight.append((output, scheduler.partials.keys() & output.num_scheduled_tokens.keys(), end))
+                if len(in_flight) < depth:
+                    continue
+            elif not in_flight:
+                return
+            output, chunks, self.now = in_flight.popleft()
+            self.apply(output, chunks)
+
+    def arrive(self, busy: bool) -> None:
+        """Sends what is due; with nothing to do time goes on to the next that is."""
+        prompts = self.job["prompt"]
+        while self.sent < len(prompts):
+            due = self.next_due()
+            if due > self.now:
+                if busy or self.scheduler.has_requests() or due >= NEVER or due > self.last_send:
+                    return
+                if "due_ns" in self.job:
+                    self.now = due
+                else:
+                    self.skipped += self.job["arrival_steps"][self.sent] - self.scheduler.steps - self.skipped
+                continue
+            if due > self.last_send:
+                return
+            self.send(self.sent, due)
+            self.sent += 1
+
+    def next_due(self) -> int:
+        """When the next request is due: `now` where it is due with the present state, later where not, ns."""
+        if "due_ns" in self.job:
+            return int(self.job["due_ns"][self.sent])
+        if "arrival_steps" in self.job:
+            here = self.scheduler.steps + self.skipped
+            return self.now if self.job["arrival_steps"][self.sent] <= here else self.now + 1
+        return self.now if self.sent - self.ended < self.job["concurrency"] else NEVER
+
+    def send(self, row: int, due: int) -> None:
+        """Hands a request to the scheduler, or refuses what can never fit as vLLM's front end does."""
+        from vllm.sampling_params import SamplingParams
+        from vllm.v1.request import Request
+
+        prompt, output = self.job["prompt"][row], self.job["output"][row]
+        if prompt + output > self.longest:
+            self.ended += 1
+            self.say({"end": [row, due, -1, -1, due, 0, 0, "too_long", None]})
+            return
+        hint = self.job["hints"][row] if "hints" in self.job else None
+        params = SamplingParams(
+            max_tokens=output, ignore_eos=True, extra_args=None if hint is None else {"out_hint": hint}
+        )
+        name = str(row)
+        self.due[name] = due
+        self.times[name] = []
+        request = self.requests[name] = Request(name, [0] * prompt, params, None, arrival_time=due / 1e9)
+        self.scheduler.add_request(request)
+
+    def apply(self, output: Any, chunks: set[str]) -> None:
+        """The step's tokens come: one for each request whose prompt is computed."""
+        from vllm.v1.outputs import ModelRunnerOutput
+
+        names = list(output.num_scheduled_tokens)
+        tokens: list[list[int]] = [[] if name in chunks else [1] for name in names]
+        result = ModelRunnerOutput(names, {name: i for i, name in enumerate(names)}, tokens)
+        now, times = self.now, self.times
+        for outputs in self.scheduler.update_from_output(output, result).values():
+            for one in outputs.outputs:
+                if one.new_token_ids:
+                    times[one.request_id].append(now)
+                    if one.finish_reason is not None:
+                        self.end(one.request_id)
+
+    def end(self, name: str) -> None:
+        """A request has all its tokens."""
+        self.ended += 1
+        request = self.requests.pop(name)
+        times = self.times.pop(name)
+        preempted = request.num_preemptions
+        row = [int(name), self.due.pop(name), times[0], times[-1], self.now, len(times), preempted, "length"]
+        self.say({"end": [*row, times if preempted else None]})
+
+
+def replay(base: Any, job: dict[str, Any], say: Callable[[Any], None], answers: TextIO) -> None:
+    """Does one job."""
+    scheduler = make_scheduler(base, job)
+    constant = job["cost"]
+
+    def asked() -> int:
+        say({"step": scheduler.content})
+        duration = int(answers.readline() or -1)
+        if duration < 0:
+            raise Stopped
+        return duration
+
+    run = Replay(job, scheduler, say, asked if constant == "ask" else lambda: int(constant))
+    try:
+        run.run()
+    except Stopped:
+        pass
+    finally:
+        scheduler.shutdown()
+    say({"done": {"now_ns": run.now, "steps": scheduler.steps, "sent": run.sent}})
+
+
+def main() -> None:
+    """Serves jobs until stdin ends."""
+    # vLLM writes to stdout as it likes: the answers keep it to themselves, the rest goes to stderr.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def say(value: Any) -> None:
+        answers.write(json.dumps(value) + "\n")
+        if "end" not in value:
+            answers.flush()
+
+    base = engine_config()
+    import vllm
+
+    say({"ready": {"vllm": vllm.__version__}})
+    while line := sys.stdin.readline():
+        try:
+            replay(base, json.loads(line), say, sys.stdin)
+        except Exception as error:
+            say({"error": f"{type(error).__name__}: {error}"})
+
+
+if __name__ == "__main__":
+    main()
