@@ -18,7 +18,7 @@ class Cause:
     mend: bool
 
 
-# The first pattern that a line of the log matches tells; more special ones stand before more general ones.
+# The first pattern that an error in the log matches tells; more special ones stand before more general ones.
 _KNOWN: tuple[tuple[str, str], ...] = (
     (r"Address already in use|EADDRINUSE", "its port was taken by another process: run again"),
     (
@@ -48,24 +48,29 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "out of memory: lower --kv-tokens, --slots or --token-budget, or take a larger GPU",
     ),
     (r"PolicyError", "the policy was refused"),
-    (r"bench_policy|vllm_plugin", "the scheduler plugin failed"),
+    (r"PolicyFault", "the policy failed"),
 )
 
-_ERROR = re.compile(r"[\w.]*(?:Error|Exception)\b")
+# The last line of a traceback, or what an argument parser says; its message may go on for a line or two.
+_ERROR = re.compile(r"[\w.]*(?:Error|Exception|Fault)\b:?|\S+: error: ")
+_GOES_ON = 3
+# Only says that another process failed.
+_HOLLOW = re.compile(r"RuntimeError: (?:Engine core initialization failed|Worker\w* failed)|EngineDeadError|EngineGenerateError")
 _PREFIX = re.compile(r"^(?:\([^)]*\)\s*)?(?:[A-Z]+ [\d:. -]+\[[^\]]*\]\s*)?")
 
 
 def cause_of(log: str, code: int | None) -> Cause:
     """Why the engine with this log ended; `code` is its exit code (128 + N after signal N), None if it runs still."""
     lines = [_PREFIX.sub("", line).strip() for line in log.splitlines() if line.strip()]
+    places = [i for i, line in enumerate(lines) if _ERROR.match(line) and not _HOLLOW.match(line)]
     for pattern, told in _KNOWN:
-        found = next((line for line in lines if re.search(pattern, line)), None)
-        if found is not None:
-            return Cause(f"{told} ({_short(found)})", mend=True)
-    errors = [line for line in lines if _ERROR.match(line)]
-    # The last ones only say that the engine's process failed; the first says why.
-    if errors:
-        return Cause(_short(errors[0]), mend=False)
+        for place in places:
+            for line in lines[place : place + _GOES_ON]:
+                if re.search(pattern, line):
+                    return Cause(f"{told} ({_short(line)})", mend=True)
+    # The later ones come of the first.
+    if places:
+        return Cause(_short(lines[places[0]]), mend=False)
     if code == 128 + 9:
         return Cause("it was killed (SIGKILL), as the kernel does when memory runs out: lower --kv-tokens", mend=False)
     if code is not None and code > 128:
