@@ -54,7 +54,7 @@ def bench() -> None:
 @click.option("--policy", "policies", multiple=True, metavar="P[,P…]", help="`bench policies` lists them.")
 @click.option("--workload", "workloads", multiple=True, metavar="W", help="`bench workloads` lists them.")
 @click.option("--model", help="The model served.  [default: Qwen/Qwen3-8B; the server's own with --url]")
-@click.option("--engine", default="auto", metavar="ENGINE", help="auto, simulated, vllm or endpoint.")
+@click.option("--engine", default="auto", metavar="ENGINE", help="auto, simulated, emulated, vllm or endpoint.")
 @click.option("--concurrency", type=click.IntRange(1, 10**9), help="Closed loop: requests in flight.  [default: 2048]")
 @click.option("--rate", type=float, help="Open loop: requests per second.")
 @click.option("--arrival", metavar="A", help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…")
@@ -90,7 +90,7 @@ def bench() -> None:
 @click.option("--ready-timeout", type=FiniteRange(0), help="s to wait for a server.  [default: 60; vllm: 900]")
 @click.option("--warmup", type=click.IntRange(0), default=4, help="Endpoint: requests before the run, not counted.")
 @click.option("--processes", type=click.IntRange(1, 64), default=1, help="Endpoint: driving processes.")
-@click.option("--engine-python", envvar="BENCH_ENGINE_PYTHON", help="vllm: the Python that has it.")
+@click.option("--engine-python", envvar="BENCH_ENGINE_PYTHON", help="vllm, emulated: the Python that has vLLM.")
 @click.option("--engine-args", default="", metavar="FLAGS", help="vllm: more of its own flags, the same in every arm.")
 @click.option(
     "--prefix-caching",
@@ -108,7 +108,8 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
     """Replay a workload under one or more policies, paired and interleaved, and say which is better.
 
     Real vLLM is started for each run where the named GPU and an engine environment are here (`bench engine`), the
-    virtual-time engine replays it elsewhere; with --url a server that already runs is driven, and --policy and
+    virtual-time engine replays it elsewhere; --engine emulated lets vLLM's own scheduler decide in virtual time,
+    without a model or a GPU; with --url a server that already runs is driven, and --policy and
     --gpu are labels for it.
     """
     from harness.errors import UserError
@@ -124,6 +125,10 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
         from harness.deploy import deploy
 
         session = deploy(options, out, quiet=as_json)
+    elif engine == "emulated":
+        from harness.emulate import emulate
+
+        session = emulate(options, out, quiet=as_json)
     else:
         session = RunSession(asked_of(options | {"engine": engine}), out, quiet=as_json)
     if options["engine"] == "auto" and engine != "endpoint":

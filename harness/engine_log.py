@@ -45,7 +45,9 @@ def read_engine_log(directory: Path, manifest: dict[str, Any]) -> dict[str, Call
     def requests(batches: Batches) -> Batches:
         place = REQUESTS.get_field_index("preemptions")
         for batch in batches:
-            counts = pa.array([preemptions.get(one) for one in batch.column("id").to_pylist()], pa.int64())
+            told = pa.array([preemptions.get(one) for one in batch.column("id").to_pylist()], pa.int64())
+            # A virtual run's rows know it already, and its ids need not be those of the engine.
+            counts = pc.coalesce(batch.column(place), told)
             yield batch.set_column(place, REQUESTS.field(place), counts)
 
     return {"steps": steps, "requests": requests}

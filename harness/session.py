@@ -30,7 +30,6 @@ from harness.words import words
 
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
 NOT_BUILT = {
-    "emulated": "vLLM's own scheduler in virtual time",
     "tokenstep": "the token-step model",
 }
 EXAMPLES = {"gpus": "gpu l40s", "policies": "policy v1,ebplus", "workloads": "workload sharegpt"}
@@ -127,7 +126,7 @@ class RunSession:
         self.why = ""
         self._out = out
         self._make = make
-        self._own_servers = asked.template.engine == "vllm"
+        self._own_servers = asked.template.engine in ("vllm", "emulated")
         self._console = plain_console(stderr=True)
         self._quiet = quiet
         self.specs = plan_runs(asked, lambda workload: rows_of(workload, asked.template.model))
@@ -244,6 +243,8 @@ class RunSession:
         if spec.engine == "simulated":
             why = f" ({self.why})" if self.why else ""
             self._console.print(f"replaying on the virtual-time engine{why}: results are `simulated`", soft_wrap=True)
+        elif spec.engine == "emulated":
+            self._console.print("replaying with vLLM's own scheduler in virtual time: results are `emulated`")
         elif self.why:
             self._console.print(f"starting real vLLM: {self.why}", soft_wrap=True)
         for note in self._said:
