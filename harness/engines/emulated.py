@@ -19,7 +19,7 @@ from harness.plan import read_policy
 from harness.records import FINISHES
 from harness.runspec import RunSpec
 from harness.simulate.batch import REQUEST_FIELDS, STEP_FIELDS, Chunk
-from harness.simulate.rows import request_batch
+from harness.simulate.rows import Ints, request_batch
 from harness.store import RunWriter
 from workloads.arrivals import Stream
 
@@ -92,14 +92,14 @@ class Emulated:
             raise
         rows.flush()
         if "error" in done:
-            return Ended("failed", f"vLLM's scheduler failed: {done['error']}")
+            return Ended("failed", f"policy {self.virtual.spec.policy}, step {done['step']}: {done['error']}")
         if done.get("stopped"):
             return Ended("interrupted", "interrupted by the user")
         sent = int(done["sent"])
         notes = cut_short(self.virtual.spec.max_duration_s, sent, len(self.virtual.stream.trace))
         return Ended(notes=notes, observed={"planned": {"requests": sent}})
 
-    def job(self, step_log: str) -> dict[str, Any]:
+    def _job(self, step_log: str) -> dict[str, Any]:
         """What the process is asked to replay."""
         virtual, stream = self.virtual, self.virtual.stream
         spec, trace = virtual.spec, stream.trace
@@ -123,19 +123,21 @@ class Emulated:
     def _converse(self, step_log: str, rows: _Rows, stopped: Stopped) -> dict[str, Any]:
         """Answers what each step costs until the job is over; its last message, `stopped` where it was cut short."""
         process, seconds = self.process, self.virtual.cost.seconds
-        process.send(self.job(step_log))
+        process.send(self._job(step_log))
         halted = False
+        steps = 0
         while True:
             told = process.receive()
             if "step" in told:
+                steps += 1
                 halted = stopped()
                 process.send(-1 if halted else round(seconds(*told["step"]) * 1e9))
             elif "end" in told:
                 rows.add(told["end"])
             elif "done" in told:
-                return told["done"] | {"stopped": halted}
+                return {**told["done"], "stopped": halted}
             elif "error" in told:
-                return told
+                return {"error": told["error"], "step": steps}
             else:
                 raise ProcessDied(f"vLLM's scheduler says {str(told)[:80]}, which is none of its messages")
 
@@ -148,7 +150,7 @@ class _Rows:
         self._writer = writer
         self._progress = progress
         self._rows: list[list[int]] = []
-        self._gaps: dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
+        self._gaps: dict[int, Ints] = {}
         self._ended = self._output_tokens = self._now = 0
         self._shown = 0.0
 
@@ -157,7 +159,8 @@ class _Rows:
         row, due, first, last, done, output, preemptions, finish, times = end
         self._rows.append([row, due, due, first, last, done, output, preemptions, FINISHES.index(finish)])
         if times is not None:
-            self._gaps[row] = np.diff(np.array(times, dtype=np.int64))
+            stamps = np.array(times, dtype=np.int64)
+            self._gaps[row] = stamps[1:] - stamps[:-1]
         self._ended += 1
         self._output_tokens += output
         self._now = done
