@@ -55,7 +55,9 @@ _KNOWN: tuple[tuple[str, str], ...] = (
 _ERROR = re.compile(r"[\w.]*(?:Error|Exception|Fault)\b:?|\S+: error: ")
 _GOES_ON = 3
 # Only says that another process failed.
-_HOLLOW = re.compile(r"RuntimeError: (?:Engine core initialization failed|Worker\w* failed)|EngineDeadError|EngineGenerateError")
+_HOLLOW = re.compile(
+    r"RuntimeError: (?:Engine core initialization failed|Worker\w* failed)|EngineDeadError|EngineGenerateError"
+)
 _PREFIX = re.compile(r"^(?:\([^)]*\)\s*)?(?:[A-Z]+ [\d:. -]+\[[^\]]*\]\s*)?")
 
 
