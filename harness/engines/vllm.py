@@ -173,7 +173,7 @@ class Vllm:
             asked.append(("policy", spec.policy, steps.get("policy", "unknown")))
             asked.append(("async scheduling in the step log", scheduler.get("async_scheduling"), steps.get("async")))
         for name, wanted, got in asked:
-            if None not in (wanted, got) and got != "" and got != wanted:
+            if None not in (wanted, got) and got not in ("", wanted):
                 return f"vLLM runs with {name} = {got} where {wanted} was asked for: see its {ENGINE_LOG}"
         return None
 

@@ -90,7 +90,7 @@ def test_several_of_everything_are_combined(bench: Bench) -> None:
         (("--policy", "eb:q=3"), "unknown option 'q'"),
         (("--policy", "eb:32"), "k=32"),
         (("--engine", "vlm"), "vllm"),
-        (("--engine", "vllm"), "not in this version"),
+        (("--engine", "emulated"), "not in this version"),
         (("--model", "Qwen/Qwen3-30B-A3B"), "fit"),
         (("--token-budget", "10"), "--token-budget"),
         (("--workload", "file:absent.jsonl"), "absent.jsonl"),
