@@ -184,7 +184,6 @@ def doctor(as_json: bool) -> None:
 @click.option("--tokenizer", default="", help="Counts text prompts; without one a token is four bytes.")
 @click.option("--slots", type=int, default=0, help="Requests that run at once, the rest waits; 0: no limit.")
 @click.option("--eos-after", type=int, default=0, help="Answers end here of themselves; 0: never.")
-@click.option("--block-size", type=click.IntRange(1, 4096), help="Tokens a KV block.  [default: 16; vllm on a CPU: 32]")
 @click.option("--max-model-len", type=int, default=131_072, help="Longer requests are refused.")
 @click.option("--kv-tokens", type=int, default=1_000_000, help="What the KV usage in /metrics is a share of.")
 def mock_server(**options: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -157,7 +158,11 @@ def refuse_differences(pairs: Sequence[tuple[Run, Run]], allow: Collection[str])
     """Raise UserError where a pair differs in anything but the policy that is not allowed to differ."""
     unknown = sorted(set(allow) - MAY_ALLOW)
     if unknown:
-        raise UserError(f"--allow {_one_line(unknown[0])[:12]}: not known; one of {', '.join(sorted(MAY_ALLOW))}")
+        close = difflib.get_close_matches(unknown[0], MAY_ALLOW, n=1)
+        raise UserError(
+            f"--allow {_one_line(unknown[0])[:12]}: not known; {f'did you mean {close[0]}? ' if close else ''}"
+            f"It takes a field of the spec in run.json, or one of {', '.join(sorted({'kind', 'trace'} | _SAME.keys()))}"
+        )
     for pair in pairs:
         found = differences(*pair)
         refused = [name for name in found if name != "policy" and not allowed(name, allow)]

@@ -14,6 +14,8 @@ from harness.records import REQUESTS
 
 # The scheduler's file in a run directory. It stays there: it holds each request's events as well.
 STEP_LOG = "steps.log"
+# All that the engine's processes say; each holds its lock.
+ENGINE_LOG = "engine.log"
 
 Batches = Iterator[pa.RecordBatch]
 

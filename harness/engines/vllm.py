@@ -10,7 +10,7 @@ from typing import Any
 
 from harness import __version__
 from harness.drive.endpoint import Endpoint
-from harness.engine_log import STEP_LOG
+from harness.engine_log import ENGINE_LOG, STEP_LOG
 from harness.engines.base import Ended, Progress, Status, Stopped
 from harness.engines.discover import samples_of
 from harness.engines.endpoint import Client, EndpointEngine
@@ -18,8 +18,8 @@ from harness.engines.environments import Environment, untested
 from harness.engines.gpus_here import Card
 from harness.engines.vllm_causes import last_lines, tail
 from harness.engines.vllm_command import INTERVAL, SCHEDULER, STOCK, Plugin, command, environment, shown
-from harness.engines.vllm_server import LOG, Server, free_port, plugin_path, told_by
-from harness.errors import RunFailed, UserError
+from harness.engines.vllm_server import Server, free_port, plugin_path, told_by
+from harness.errors import UserError
 from harness.plan import read_policy
 from harness.profiles import load_gpu, load_pair
 from harness.runspec import RunSpec
@@ -101,7 +101,7 @@ class Vllm:
 
         UserError where it does not start for a reason that the user can mend.
         """
-        deployment, log = self.deployment, writer.partial / LOG
+        deployment, log = self.deployment, writer.partial / ENGINE_LOG
         port, step_log = free_port(), (writer.partial / STEP_LOG).absolute()
         words = command(
             self.spec,
@@ -121,10 +121,13 @@ class Vllm:
             if not server.wait_until_ready(deployment.ready_timeout_s, stopped, waits):
                 if stopped():
                     return Ended("interrupted", "interrupted by the user while the engine started")
-                return _not_started(server, self.spec.policy)
+                return _not_started(server, self.spec.policy, writer.path / ENGINE_LOG)
             told = told_by(server.endpoint)
+            if self.own_scheduler:
+                told["steps"] = _header(step_log)
             writer.learn(read_back(told))
-            self._check(told)
+            if (fault_line := self._other_than_asked(told)) is not None:
+                return Ended("failed", fault_line)
             self.driving.endpoint = Endpoint(server.endpoint.url, chat=self.driving.client.api == "chat")
             try:
                 ended = self.driving.replay(writer, progress, lambda: stopped() or server.broken)
@@ -141,9 +144,14 @@ class Vllm:
     def _plugin(self, step_log: Path) -> Plugin | None:
         return Plugin(self.spec.policy, self.costs, step_log) if self.own_scheduler else None
 
-    def _check(self, told: dict[str, Any]) -> None:
-        """RunFailed where the server is not what was asked for; what it does not tell is not held against it."""
-        spec, scheduler, cache = self.spec, told.get("scheduler", {}), told.get("cache", {})
+    def _other_than_asked(self, told: dict[str, Any]) -> str | None:
+        """How the server differs from what was asked for; what it does not tell is not held against it."""
+        spec, scheduler, cache, steps = (
+            self.spec,
+            told.get("scheduler", {}),
+            told.get("cache", {}),
+            told.get("steps", {}),
+        )
         asked: list[tuple[str, Any, Any]] = [
             (
                 "version",
@@ -160,9 +168,14 @@ class Vllm:
         ]
         if spec.kv_tokens is not None:
             asked.append(("num_gpu_blocks", spec.kv_tokens // spec.block_size, cache.get("num_gpu_blocks")))
+        if self.own_scheduler:
+            # A server without our scheduler writes none: `unknown` is then what differs.
+            asked.append(("policy", spec.policy, steps.get("policy", "unknown")))
+            asked.append(("async scheduling in the step log", scheduler.get("async_scheduling"), steps.get("async")))
         for name, wanted, got in asked:
-            if got not in (None, "") and got != wanted:
-                raise RunFailed(f"vLLM runs with {name} = {got} where {wanted} was asked for: see its engine.log")
+            if None not in (wanted, got) and got not in ("", wanted):
+                return f"vLLM runs with {name} = {got} where {wanted} was asked for: see its {ENGINE_LOG}"
+        return None
 
     def _prefix_cache(self, directory: Path) -> dict[str, Any]:
         """Share of the prompts' tokens that the engine found in its prefix cache, beside the share declared."""
@@ -263,11 +276,21 @@ def _place(model: str) -> str:
     return os.path.abspath(given) if os.path.isdir(given) else given
 
 
-def _not_started(server: Server, policy: str) -> Ended:
+def _header(step_log: Path) -> dict[str, Any]:
+    """What the scheduler's log says of itself; empty where there is none that can be read."""
+    from harness.step_table import read_step_log
+
+    try:
+        return read_step_log(step_log, 0).header
+    except UserError:
+        return {}
+
+
+def _not_started(server: Server, policy: str, log: Path) -> Ended:
     """UserError where the user can mend it; a failed run with the log's last lines else."""
     fault = server.fault()
     assert fault is not None
     line = f"vLLM did not start for {policy}: {fault.line}"
     if fault.mend:
-        raise UserError(line)
-    return Ended("failed", line, tuple(f"{LOG}: {one}" for one in last_lines(tail(server.log))))
+        raise UserError(f"{line} (its log: {log})")
+    return Ended("failed", line, tuple(f"{ENGINE_LOG}: {one}" for one in last_lines(tail(server.log))))

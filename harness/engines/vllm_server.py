@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import signal
@@ -21,8 +22,6 @@ from harness.drive.endpoint import Endpoint
 from harness.engines.discover import get
 from harness.engines.vllm_causes import Cause, cause_of, tail
 from workloads.cache import cache_dir
-
-LOG = "engine.log"
 
 # After SIGTERM; then SIGKILL. vLLM ends in two or three seconds.
 GRACE_S = 15.0
@@ -63,6 +62,8 @@ class Server:
         self._ended = threading.Event()
         self._watch = threading.Thread(target=self._look, name="health", daemon=True)
         with log.open("ab") as file:
+            # Held by every process of the engine: while one lives, `bench recover` knows that the run goes on.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._guardian = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_GUARDIAN), str(GRACE_S), *words],
                 stdin=subprocess.PIPE,

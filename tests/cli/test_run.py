@@ -90,7 +90,6 @@ def test_several_of_everything_are_combined(bench: Bench) -> None:
         (("--policy", "eb:q=3"), "unknown option 'q'"),
         (("--policy", "eb:32"), "k=32"),
         (("--engine", "vlm"), "vllm"),
-        (("--engine", "tokenstep"), "not in this version"),
         (("--engine", "emulated", "--engine-python", "/nowhere/python"), "not a Python"),
         (("--engine", "emulated", "--engine-python", sys.executable), "there is no vLLM in it"),
         (("--engine", "emulated", "--engine-args", "--dtype float32"), "goes with --engine vllm"),
