@@ -23,9 +23,9 @@ from harness.simulate.rows import Ints, request_batch
 from harness.store import RunWriter
 from workloads.arrivals import Stream
 
-# Ended requests that are written together.
+# Ended requests are written together, so many or for so long: what `kill -9` may cost.
 _ROWS = 256
-_SHOWN_EVERY_S = 0.2
+_WRITTEN_EVERY_S = 0.2
 
 
 class Emulated:
@@ -152,7 +152,7 @@ class _Rows:
         self._rows: list[list[int]] = []
         self._gaps: dict[int, Ints] = {}
         self._ended = self._output_tokens = self._now = 0
-        self._shown = 0.0
+        self._written = time.monotonic()
 
     def add(self, end: list[Any]) -> None:
         """One request: row, due, first, last, done (ns), output tokens, preemptions, finish, and its tokens' times."""
@@ -164,14 +164,11 @@ class _Rows:
         self._ended += 1
         self._output_tokens += output
         self._now = done
-        if len(self._rows) >= _ROWS:
+        if len(self._rows) >= _ROWS or time.monotonic() - self._written > _WRITTEN_EVERY_S:
             self.flush()
-        if (now := time.monotonic()) - self._shown > _SHOWN_EVERY_S:
-            self._shown = now
-            self._progress(Status(self._ended, self._now / 1e9, self._output_tokens))
 
     def flush(self) -> None:
-        """Writes what has ended since the last time."""
+        """Writes what has ended since the last time, and shows how far the run has come."""
         if self._rows:
             chunk = Chunk(
                 requests=np.array(self._rows, dtype=np.int64).reshape(-1, len(REQUEST_FIELDS)),
@@ -183,4 +180,5 @@ class _Rows:
             )
             self._writer.add_requests(request_batch(chunk, self._virtual.stream.trace, self._virtual.limits))
             self._rows, self._gaps = [], {}
+        self._written = time.monotonic()
         self._progress(Status(self._ended, self._now / 1e9, self._output_tokens))
