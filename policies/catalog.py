@@ -176,6 +176,10 @@ def _isjl(options: dict[str, Any], setting: Setting) -> Policy:
     )
 
 
+def _vllm_alone(options: dict[str, Any], setting: Setting) -> Policy:
+    raise PolicyError("this is a setting of vLLM's own scheduler and no policy of ours: it goes with --engine vllm")
+
+
 POLICIES: dict[str, PolicyEntry] = {
     entry.name: entry
     for entry in (
@@ -280,6 +284,20 @@ POLICIES: dict[str, PolicyEntry] = {
             ),
             _isjl,
             USED,
+        ),
+        PolicyEntry(
+            "stock",
+            "vLLM untouched: what our scheduler and its log cost is the difference to v1 (--engine vllm)",
+            "vLLM",
+            (),
+            _vllm_alone,
+        ),
+        PolicyEntry(
+            "v1-interval",
+            "vLLM's own mixed batching, prefill only every n-th step (--engine vllm, vLLM 0.33 or newer)",
+            "vLLM, prefill_schedule_interval",
+            (_count("n", 4, "steps from one that may prefill to the next"),),
+            _vllm_alone,
         ),
     )
 }

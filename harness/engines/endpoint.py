@@ -63,17 +63,23 @@ class Client:
 
 
 class EndpointEngine:
-    """One run against a server, ready to go; raises UserError for what the user can mend."""
+    """One run against a server, ready to go; raises UserError for what the user can mend.
+
+    `endpoint` may be set until `replay` begins, where the server starts later than the prompts are made; `note`
+    then stands for what is said of it.
+    """
 
     kind = "measured"
 
-    def __init__(self, spec: RunSpec, stream: Stream, endpoint: Endpoint, client: Client) -> None:
+    def __init__(
+        self, spec: RunSpec, stream: Stream, endpoint: Endpoint, client: Client, note: str | None = None
+    ) -> None:
         self.spec = spec
         self.stream = stream
         self.endpoint = endpoint
         self.client = client
         self.degraded: list[str] = []
-        self.notes = [f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"]
+        self.notes = [note or f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"]
         self.hints = hints_of(spec.lengths, stream.trace, spec.seed)
         if len(stream.levels) > 1 and client.processes > 1:
             raise UserError("--processes: a schedule of concurrency is kept by one process: leave --processes out")
@@ -151,6 +157,7 @@ class EndpointEngine:
                 processes=self.client.processes,
                 progress=lambda one: progress(_status(one)),
                 stopped=stopped,
+                started=lambda t0_ns: writer.learn(clock={"origin_ns": t0_ns}),
             )
         notes = [*outcome.notes, *cut_short(self.spec.max_duration_s, outcome.sent, len(self.stream.trace))]
         notes += [*scraper.notes, *outlived.notes]
