@@ -161,7 +161,7 @@ def refuse_differences(pairs: Sequence[tuple[Run, Run]], allow: Collection[str])
     """
     unknown = sorted(set(allow) - MAY_ALLOW)
     if unknown:
-        raise UserError(f"--allow {_one_line(unknown[0])[:12]}: not known; one of {', '.join(sorted(MAY_ALLOW))}")
+        raise UserError(f"--allow {_one_line(unknown[0])[:12]}: not one of {', '.join(sorted(MAY_ALLOW))}")
     for pair in pairs:
         found = differences(*pair)
         refused = [name for name in found if name != "policy" and not allowed(name, allow)]
