@@ -15,6 +15,8 @@ from harness.engines.emulated_process import ProcessDied, SchedulerProcess
 from harness.engines.environments import Environment, untested
 from harness.engines.simulated import Simulated
 from harness.engines.vllm_command import SCHEDULER
+from harness.errors import UserError
+from harness.lengths import Outlived
 from harness.plan import read_policy
 from harness.records import FINISHES
 from harness.runspec import RunSpec
@@ -38,6 +40,11 @@ class Emulated:
         self.virtual = Simulated(spec, stream)
         self.environment = environment
         self.process = process
+        if len(stream.levels) > 1:
+            raise UserError(
+                f"--engine emulated: {spec.arrival} changes its concurrency, which this engine cannot do yet: "
+                "replay it with --engine simulated"
+            )
 
     @property
     def notes(self) -> list[str]:
@@ -91,13 +98,15 @@ class Emulated:
             self.process.close()
             raise
         rows.flush()
+        outlived, observed = tuple(rows.outlived.notes), rows.outlived.observed
         if "error" in done:
-            return Ended("failed", f"policy {self.virtual.spec.policy}, step {done['step']}: {done['error']}")
+            why = f"policy {self.virtual.spec.policy}, step {done['step']}: {done['error']}"
+            return Ended("failed", why, outlived, observed)
         if done.get("stopped"):
-            return Ended("interrupted", "interrupted by the user")
+            return Ended("interrupted", "interrupted by the user", outlived, observed)
         sent = int(done["sent"])
-        notes = cut_short(self.virtual.spec.max_duration_s, sent, len(self.virtual.stream.trace))
-        return Ended(notes=notes, observed={"planned": {"requests": sent}})
+        notes = (*cut_short(self.virtual.spec.max_duration_s, sent, len(self.virtual.stream.trace)), *outlived)
+        return Ended(notes=notes, observed=observed | {"planned": {"requests": sent}})
 
     def _job(self, step_log: str) -> dict[str, Any]:
         """What the process is asked to replay."""
@@ -112,6 +121,8 @@ class Emulated:
             "cost": "ask",
             "step_log": step_log,
         }
+        if virtual.hints is not None:
+            job["hints"] = np.stack((virtual.hints.low, virtual.hints.high), axis=1).tolist()
         if stream.due_ns is None:
             job["concurrency"] = stream.concurrency
         else:
@@ -149,6 +160,7 @@ class _Rows:
         self._virtual = virtual
         self._writer = writer
         self._progress = progress
+        self.outlived = Outlived(virtual.hints)
         self._rows: list[list[int]] = []
         self._gaps: dict[int, Ints] = {}
         self._ended = self._output_tokens = self._now = 0
@@ -178,6 +190,7 @@ class _Rows:
                 now_ns=self._now,
                 finished=self._ended,
             )
+            self.outlived.see(chunk.requests[:, 0], chunk.requests[:, 6])
             self._writer.add_requests(request_batch(chunk, self._virtual.stream.trace, self._virtual.limits))
             self._rows, self._gaps = [], {}
         self._written = time.monotonic()
