@@ -110,8 +110,9 @@ class Vllm:
             port,
             self._plugin(step_log),
             deployment.environment.flags,
+            deployment.cpu,
         )
-        env = environment(deployment.cpu, plugin_path(), os.environ)
+        env = environment(plugin_path(), os.environ)
         writer.learn({"engine_command": words, "engine_environment": shown(env)})
         with Server(words, env, log, port) as server:
 

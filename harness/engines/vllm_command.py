@@ -50,7 +50,8 @@ _SECRET = {
 # Of the client's own environment nothing may reach the engine: another Python's packages, a key it would ask for.
 _NOT_PASSED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "VLLM_API_KEY", "VLLM_CONFIG_ROOT")
 _SHOWN = ("VLLM_", "CUDA_", "OMP_", "HF_HUB_OFFLINE", "NCCL_", "TORCH")
-CPU_KV_GIB = "1"
+# On a CPU vLLM would take most of the memory for its KV cache, and another share of it at each start.
+CPU_KV_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +97,23 @@ def read_engine_args(text: str) -> str:
 
 
 def command(
-    spec: RunSpec, python: Path, model: str, port: int, plugin: Plugin | None, flags: frozenset[str] = frozenset()
+    spec: RunSpec,
+    python: Path,
+    model: str,
+    port: int,
+    plugin: Plugin | None,
+    flags: frozenset[str] = frozenset(),
+    cpu: bool = False,
 ) -> list[str]:
     """The command that serves a run; the same in every arm but for the policy's part and the port.
 
     `plugin` is None for vLLM untouched. `flags` are those of SchedulerConfig's fields that the engine has,
     which not all versions do: UserError where the run needs one that lacks.
     """
-    words = [str(python), "-m", "vllm.entrypoints.openai.api_server", *shlex.split(spec.engine_args)]
+    words = [str(python), "-m", "vllm.entrypoints.openai.api_server"]
+    # Of a flag given twice the last one holds: the user's over this, and what bench decides over the user's.
+    words += ["--kv-cache-memory-bytes", str(CPU_KV_BYTES)] if cpu else []
+    words += shlex.split(spec.engine_args)
     words += ["--model", model, "--served-model-name", spec.model, "--host", "127.0.0.1", "--port", str(port)]
     words += ["--max-num-seqs", str(spec.slots), "--max-num-batched-tokens", str(spec.token_budget)]
     words += ["--max-model-len", str(spec.max_model_len), "--block-size", str(spec.block_size)]
@@ -129,10 +139,10 @@ def _needs(field: str, flags: frozenset[str], what: str) -> None:
         raise UserError(f"{what}: this vLLM has no {field}: leave it out, or use a newer vLLM (docs/running-vllm.md)")
 
 
-def environment(cpu: bool, plugin_path: Path, base: Mapping[str, str]) -> dict[str, str]:
+def environment(plugin_path: Path, base: Mapping[str, str]) -> dict[str, str]:
     """The environment of the engine: the user's own, with our policies on the path and nothing else of ours."""
     env = {name: value for name, value in base.items() if name not in _NOT_PASSED}
-    env |= {
+    return env | {
         "PYTHONPATH": str(plugin_path),
         "PYTHONUNBUFFERED": "1",
         "VLLM_NO_USAGE_STATS": "1",
@@ -141,9 +151,6 @@ def environment(cpu: bool, plugin_path: Path, base: Mapping[str, str]) -> dict[s
         "VLLM_SERVER_DEV_MODE": "1",
         "NO_COLOR": "1",
     }
-    if cpu:
-        env.setdefault("VLLM_CPU_KVCACHE_SPACE", CPU_KV_GIB)
-    return env
 
 
 def shown(env: Mapping[str, str]) -> dict[str, str]:

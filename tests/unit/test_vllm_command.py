@@ -85,6 +85,14 @@ def test_what_is_asked_for_becomes_a_flag() -> None:
     assert words.index("--dtype") < words.index("--model")
 
 
+def test_on_a_cpu_the_kv_cache_has_one_size_unless_the_user_gives_another() -> None:
+    spec = dataclasses.replace(SPEC, engine_args="--kv-cache-memory-bytes 4096")
+    words = command(spec, PYTHON, spec.model, 1, None, cpu=True)
+    sizes = [words[i + 1] for i, word in enumerate(words) if word == "--kv-cache-memory-bytes"]
+    assert sizes == [str(1 << 30), "4096"]
+    assert "--kv-cache-memory-bytes" not in words_of(SPEC)
+
+
 def test_a_version_without_the_setting_is_named() -> None:
     interval = dataclasses.replace(SPEC, policy="v1-interval:n=3")
     assert value(words_of(interval), "--prefill-schedule-interval") == "3"
@@ -128,12 +136,9 @@ def test_extra_flags_have_one_form() -> None:
 
 def test_the_engine_gets_our_policies_and_nothing_else_of_ours() -> None:
     base = {"PATH": "/bin", "PYTHONPATH": "/ours", "VIRTUAL_ENV": "/ours/.venv", "VLLM_API_KEY": "s", "HF_TOKEN": "t"}
-    env = environment(True, Path("/plugin"), base)
+    env = environment(Path("/plugin"), base)
     assert env["PYTHONPATH"] == "/plugin"
     assert not {"VIRTUAL_ENV", "VLLM_API_KEY"} & env.keys()
-    assert env["VLLM_CPU_KVCACHE_SPACE"] == "1"
-    assert environment(True, Path("/plugin"), base | {"VLLM_CPU_KVCACHE_SPACE": "4"})["VLLM_CPU_KVCACHE_SPACE"] == "4"
-    assert "VLLM_CPU_KVCACHE_SPACE" not in environment(False, Path("/plugin"), base)
     assert "t" not in shown(env).values()
 
 
@@ -149,7 +154,7 @@ CORE = "(EngineCore pid=8180) ERROR 11-30 05:46:46 [core.py:1] "
     ("log", "code", "said", "mend"),
     [
         ("OSError: [Errno 98] Address already in use", 1, "port", True),
-        ("/engine/bin/python: Error while finding module\nModuleNotFoundError: No module named 'vllm'", 1, "engine install", True),
+        ("ModuleNotFoundError: No module named 'vllm'", 1, "engine install", True),
         ("api_server.py: error: unrecognized arguments: --foo", 2, "--engine-args", True),
         (
             "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n"
@@ -161,13 +166,13 @@ CORE = "(EngineCore pid=8180) ERROR 11-30 05:46:46 [core.py:1] "
         (CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", 1, "--kv-tokens", True),
         (CORE + "ValueError: No available memory for the cache blocks.", 1, "out of memory", True),
         (
-            CORE + "ValueError: To serve at least one request with the models's max seq len (40960), 5.00 GiB KV cache is "
-            "needed, which is larger than the available KV cache memory",
+            CORE + "ValueError: To serve at least one request with the models's max seq len (40960), 5.00 GiB KV "
+            "cache is needed, which is larger than the available KV cache memory",
             1,
             "--max-model-len",
             True,
         ),
-        (CORE + "policies.core.PolicyError: the policies do not know data parallelism", 1, "the policy was refused", True),
+        (CORE + "policies.core.PolicyError: the policies do not know this", 1, "the policy was refused", True),
         (
             CORE + "policies.vllm_plugin.PolicyFault: policy eb failed at step 7 in plan: ValueError: x\n"
             "RuntimeError: Engine core initialization failed. See root cause above.",
@@ -186,7 +191,7 @@ CORE = "(EngineCore pid=8180) ERROR 11-30 05:46:46 [core.py:1] "
         ("INFO all is well", 3, "all is well", False),
         ("", 3, "empty", False),
         # A flag that names our class, or a warning about memory, is no error.
-        ("INFO non-default args: {'scheduler_cls': 'policies.vllm_plugin.PolicyScheduler'} out of memory", 3, "code 3", False),
+        ("INFO args: {'scheduler_cls': 'policies.vllm_plugin.PolicyScheduler'} out of memory", 3, "code 3", False),
     ],
 )  # fmt: skip
 def test_the_cause_is_one_line(log: str, code: int, said: str, mend: bool) -> None:
