@@ -11,7 +11,7 @@ from harness.errors import UserError
 from harness.measure.metrics import SLO_METRICS
 from harness.profiles import Gpu, Model, load_gpu, load_model
 from harness.runspec import RunSpec
-from policies.catalog import canonical_policy
+from policies.catalog import VLLM_OWN, canonical_policy
 from workloads import options
 from workloads.arrivals import Arrival, Closed, parse_arrival
 from workloads.catalog import canonical_workload
@@ -19,9 +19,6 @@ from workloads.catalog import canonical_workload
 DEFAULT_CONCURRENCY = 2048
 DEFAULT_REQUESTS = 4000
 ENGINES = ("auto", "simulated", "emulated", "tokenstep", "vllm", "endpoint")
-
-# Policies that are vLLM's own settings and not ours: nothing else can run them.
-REAL_ONLY = ("stock", "v1-interval")
 
 _OPTION = re.compile(r"[^:=,]+=")
 
@@ -156,7 +153,7 @@ def _names(asked: Asked) -> tuple[list[str], list[str], str]:
         return gpus, policies, asked.template.model
     real = asked.template.engine == "vllm"
     policies = canonical_policies(asked.policies)
-    if not real and (only := [policy for policy in policies if read_policy(policy)[0] in REAL_ONLY]):
+    if not real and (only := [policy for policy in policies if read_policy(policy)[0] in VLLM_OWN]):
         raise UserError(f"policy {only[0]} is a setting of real vLLM: it goes with --engine vllm alone")
     gpus = _once([gpu if gpu.endswith(".toml") else _known(load_gpu, gpu, real) for gpu in asked.gpus])
     return gpus, policies, _known(load_model, asked.template.model, real)

@@ -18,6 +18,10 @@ from policies.threshold import StepCosts
 LARGEST = 10**9
 EB_PAPER = "arXiv 2606.00516"
 
+# Settings of vLLM's own scheduler, which no engine of ours can run.
+STOCK, INTERVAL = "stock", "v1-interval"
+VLLM_OWN = (STOCK, INTERVAL)
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -190,14 +194,14 @@ POLICIES: dict[str, PolicyEntry] = {
             _ebplus,
         ),
         PolicyEntry(
-            "stock",
+            STOCK,
             "vLLM untouched: what our scheduler and its log cost is the difference to v1 (--engine vllm)",
             "vLLM",
             (),
             _vllm_alone,
         ),
         PolicyEntry(
-            "v1-interval",
+            INTERVAL,
             "vLLM's own mixed batching, prefill only every n-th step (--engine vllm, vLLM 0.33 or newer)",
             "vLLM, prefill_schedule_interval",
             (_count("n", 4, "steps from one that may prefill to the next"),),

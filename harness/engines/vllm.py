@@ -17,14 +17,14 @@ from harness.engines.endpoint import Client, EndpointEngine
 from harness.engines.environments import Environment, untested
 from harness.engines.gpus_here import Card
 from harness.engines.vllm_causes import last_lines, tail
-from harness.engines.vllm_command import INTERVAL, SCHEDULER, STOCK, Plugin, command, environment, shown
+from harness.engines.vllm_command import SCHEDULER, Plugin, command, environment, shown
 from harness.engines.vllm_server import Server, free_port, plugin_path, told_by
 from harness.errors import UserError
 from harness.plan import read_policy
 from harness.profiles import load_gpu, load_pair
 from harness.runspec import RunSpec
 from harness.store import RunWriter
-from policies.catalog import make_policy
+from policies.catalog import VLLM_OWN, make_policy
 from policies.core import PolicyError
 from policies.threshold import StepCosts
 from workloads.arrivals import Stream
@@ -53,7 +53,7 @@ class Vllm:
         self.spec = spec
         self.deployment = deployment
         self.costs, self._cost_note = costs_of(spec.gpu, spec.model, stream.trace, spec.token_budget)
-        self.own_scheduler = read_policy(spec.policy)[0] not in (STOCK, INTERVAL)
+        self.own_scheduler = read_policy(spec.policy)[0] not in VLLM_OWN
         if self.own_scheduler:
             check_policy(spec, self.costs)
         check_model(spec.model)

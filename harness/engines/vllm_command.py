@@ -13,14 +13,10 @@ from typing import Any
 from harness.errors import UserError
 from harness.plan import read_policy
 from harness.runspec import RunSpec
+from policies.catalog import INTERVAL, read_options
 from policies.threshold import StepCosts
 
 SCHEDULER = "policies.vllm_plugin.PolicyScheduler"
-
-# vLLM untouched: no class of ours, no step log.
-STOCK = "stock"
-# vLLM's own mixed batching with prefill only every n-th step.
-INTERVAL = "v1-interval"
 
 # What bench decides in every arm, and the option of ours that decides it.
 _OURS = {
@@ -128,7 +124,7 @@ def command(
     name, options = read_policy(spec.policy)
     if name == INTERVAL:
         _needs("prefill_schedule_interval", flags, f"policy {INTERVAL}")
-        words += ["--prefill-schedule-interval", options["n"]]
+        words += ["--prefill-schedule-interval", str(read_options(name, options)["n"])]
     if plugin is not None:
         words += ["--scheduler-cls", SCHEDULER, "--additional-config", plugin.config]
     return words

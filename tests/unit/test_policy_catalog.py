@@ -6,7 +6,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.plan import canonical_policies, read_policy, split_policies
-from policies.catalog import ALIASES, POLICIES, canonical_policy, find_policy, make_policy, read_options
+from policies.catalog import ALIASES, POLICIES, VLLM_OWN, canonical_policy, find_policy, make_policy, read_options
 from policies.core import Policy, PolicyError
 from policies.ebplus import EBPlus
 from policies.exclusive import Exclusive
@@ -57,7 +57,7 @@ def test_what_is_no_option_is_refused(text: str, says: str) -> None:
         ("ebpluss", "did you mean ebplus?"),
         ("fcsf", "did you mean fcfs?"),
         ("v2", "did you mean v"),
-        ("", "known are v0, v1, eb, ebplus, fcfs"),
+        ("", "known are v0, v1, eb, ebplus, stock, v1-interval, fcfs"),
         ("zzz", "unknown policy 'zzz': known are"),
         ("eb:theta_mn=0.1", "did you mean theta_min?"),
         ("ebplus:detla=1e-5", "did you mean delta?"),
@@ -207,7 +207,7 @@ EVERY = {
 }
 
 
-@pytest.mark.parametrize("name", [*POLICIES, *ALIASES])
+@pytest.mark.parametrize("name", [*sorted(POLICIES.keys() - VLLM_OWN), *ALIASES])
 def test_a_canonical_name_read_again_is_the_same_policy(name: str) -> None:
     options = [option.name for option in find_policy(name).options]
     assert set(options) <= set(EVERY)
@@ -295,3 +295,10 @@ def test_the_first_threshold_by_default_is_cut_to_the_limits() -> None:
     assert canonical_policy("ebplus", {"theta_max": "0.5"}) == "ebplus:theta_max=0.5"
     make_policy("ebplus", {"theta_max": "0.5"}, 64, COSTS)
     assert read_options("ebplus", {"theta_init": "0.8"})["theta_init"] == 0.8
+
+
+@pytest.mark.parametrize("name", VLLM_OWN)
+def test_what_is_vllms_own_is_named_and_not_made(name: str) -> None:
+    assert canonical(name) == name
+    with pytest.raises(PolicyError, match="--engine vllm"):
+        made(name)

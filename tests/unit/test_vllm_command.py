@@ -96,6 +96,8 @@ def test_on_a_cpu_the_kv_cache_has_one_size_unless_the_user_gives_another() -> N
 def test_a_version_without_the_setting_is_named() -> None:
     interval = dataclasses.replace(SPEC, policy="v1-interval:n=3")
     assert value(words_of(interval), "--prefill-schedule-interval") == "3"
+    by_default = words_of(dataclasses.replace(SPEC, policy="v1-interval"))
+    assert value(by_default, "--prefill-schedule-interval") == "4"
     for spec, said in (
         (interval, "prefill_schedule_interval"),
         (dataclasses.replace(SPEC, watermark=0.1), "watermark"),
