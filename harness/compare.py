@@ -17,6 +17,7 @@ from harness.comparable import (
     refuse_differences,
     shared_rows,
     stream,
+    unequal_kv,
 )
 from harness.errors import UserError
 from harness.measure.estimate import Estimate, Ratio, repeats_ratio, within_run_ratio
@@ -112,7 +113,7 @@ def compare_runs(a: Sequence[Run], b: Sequence[Run], allow: Collection[str] = fr
             )
         notes.append("the arms replay different requests: the comparison is not paired")
     note, independent = dependence([left for left, _ in tables], pairs[0][0].spec.engine in VIRTUAL_ENGINES)
-    notes += [one for one in (note, shared_rows(a)) if one]
+    notes += [one for one in (note, shared_rows(a), unequal_kv(pairs)) if one]
     if len(pairs) > 1 and independent:
         method = f"Student's t over {len(pairs)} paired repeats"
     else:
