@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness import __version__
 from harness.drive.endpoint import Endpoint
-from harness.engine_log import ENGINE_LOG, STEP_LOG
+from harness.engine_log import ENGINE_LOG, STEP_LOG, unfinished
 from harness.engines.base import Ended, Progress, Status, Stopped
 from harness.engines.discover import samples_of
 from harness.engines.endpoint import Client, EndpointEngine
@@ -32,6 +33,9 @@ from workloads.trace import Trace
 
 # Nothing listens there: the prompts are made before a server has a port.
 _NOWHERE = "http://127.0.0.1:1"
+# Longer than the scheduler takes to write its log out, by far.
+_LOG_POLL_S = 0.2
+_LOG_WAIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,8 @@ class Vllm:
                     raise
                 return Ended("failed", f"the engine failed in the warm-up: {fault.line}")
             fault = None if stopped() else server.fault()
+            if fault is None and self.own_scheduler and not _log_ends(step_log):
+                ended = dataclasses.replace(ended, notes=(*ended.notes, f"{STEP_LOG} may lack the last steps"))
         if fault is not None:
             ended = dataclasses.replace(ended, status="failed", reason=f"the engine failed: {fault.line}")
         return dataclasses.replace(ended, observed=ended.observed | self._prefix_cache(writer.partial))
@@ -275,6 +281,20 @@ def _place(model: str) -> str:
     """A model as the engine is told it: a directory by its absolute path, since the engine runs elsewhere."""
     given = os.path.expanduser(model)
     return os.path.abspath(given) if os.path.isdir(given) else given
+
+
+def _log_ends(step_log: Path) -> bool:
+    """Waits until the step log tells of the end of every request; whether it does.
+
+    It is written a moment after the client has its answer, and vLLM kills its engine right after asking it to end.
+    """
+    size, deadline = -1, time.monotonic() + _LOG_WAIT_S
+    while time.monotonic() < deadline:
+        before, size = size, step_log.stat().st_size
+        if size == before and not unfinished(step_log):
+            return True
+        time.sleep(_LOG_POLL_S)
+    return False
 
 
 def _header(step_log: Path) -> dict[str, Any]:

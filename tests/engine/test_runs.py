@@ -19,7 +19,7 @@ from tests.engine.conftest import RUN
 
 POLICIES = ("stock", "v1", "v0", "eb:k=4", "eb", "ebplus")
 VICTIM = "v0"
-REQUESTS = 240
+REQUESTS = 2000
 
 
 def engines(place: Path) -> list[int]:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine_log import ENGINE_LOG, STEP_LOG
+from harness.engine_log import ENGINE_LOG, STEP_LOG, unfinished
 from harness.errors import UserError
 from harness.records import REQUESTS
 from harness.runs import load_run
 from harness.store import RunWriter, recover
-from policies.step_log import ABORT, FINISH, STEP_COLUMNS, StepLog
+from policies.step_log import ABORT, ARRIVAL, FINISH, STEP_COLUMNS, StepLog
 from tests.runfactory import SPEC, batch_of, request
 
 ORIGIN_NS = 5_000_000_000
@@ -87,3 +87,12 @@ def test_an_engine_without_our_scheduler_has_no_steps(tmp_path: Path) -> None:
     run = load_run(writer.finish())
     assert run.steps() is None
     assert run.requests().column("preemptions").to_pylist() == [None]
+
+
+def test_a_log_tells_who_has_not_ended(tmp_path: Path) -> None:
+    assert unfinished(tmp_path / "none") is None
+    log = StepLog(tmp_path / STEP_LOG, {})
+    for kind, name in ((ARRIVAL, "a"), (ARRIVAL, "b"), (ARRIVAL, "c"), (FINISH, "a"), (ABORT, "c")):
+        log.event(kind, ORIGIN_NS, 0, 1, 0, f"cmpl-{name}-0-0123abcd")
+    log.close()
+    assert unfinished(tmp_path / STEP_LOG) == 1
