@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.compare import compare
+from harness.document import run_document
+from harness.drive.endpoint import Endpoint
+from harness.engines.endpoint import Client, EndpointEngine
 from harness.errors import UserError
 from harness.lengths import Outlived, known_to, notes_on
 from harness.plan import Asked, plan_runs
+from harness.run import prepare, run
 from harness.runspec import RunSpec
 from tests.runfactory import SPEC, toy_run, write_run
+from workloads.arrivals import Closed, Stream
 from workloads.catalog import load_workload
 from workloads.errors import WorkloadError
 from workloads.hints import Hints, canonical_lengths, hints_of
@@ -160,6 +166,37 @@ def test_who_outlives_the_most_that_was_expected_is_counted() -> None:
     assert outlived.observed == {"lengths": {"outlived": 2, "ended": 3}}
     assert outlived.notes == ["2 of 3 requests outlived the most that was expected of them"]
     assert Outlived(None).observed == {}
+
+
+def test_a_run_keeps_what_was_known_and_who_outlived_it(tmp_path: Path) -> None:
+    spec = RunSpec(
+        gpu="h200",
+        model="Qwen/Qwen3-8B",
+        policy="sjf",
+        workload="synthetic:mu_l=64,mu_o=64",
+        arrival="closed:concurrency=64",
+        requests=300,
+        slots=32,
+        lengths="interval:high=0.5,low=0.1,sigma=0.5",
+    )
+    done = run(prepare(spec), tmp_path, [], lambda _: None, lambda: False)
+    assert done.spec.label == "sjf [interval:high=0.5,low=0.1,sigma=0.5 lengths]"
+    told = done.manifest["lengths"]
+    assert told["ended"] == 300
+    assert 100 < told["outlived"] < 200
+    assert f"{told['outlived']} of 300 requests outlived the most that was expected of them" in done.manifest["notes"]
+    assert run_document(done)["outlived"] == told["outlived"]
+    assert run_document(done)["lengths"] == spec.lengths
+
+
+def test_a_server_is_told_in_each_request() -> None:
+    stream = Stream(Trace("some", np.array([3, 4]), np.array([5, 6])), Closed(1), None)
+    spec = dataclasses.replace(SPEC, lengths="oracle")
+    endpoint = Endpoint(url="http://127.0.0.1:1", chat=False)
+    for lengths, hints in (("oracle", [5, 6]), ("none", [None, None]), ("interval:sigma=1", None)):
+        engine = EndpointEngine(dataclasses.replace(spec, lengths=lengths), stream, endpoint, Client(vocabulary=1000))
+        found = [json.loads(one.body).get("vllm_xargs", {}).get("out_hint") for one in engine._planned()]
+        assert found == hints or (hints is None and all(low < high for low, high in found))
 
 
 def test_knowledge_may_differ_where_one_policy_would_not_look_at_it(tmp_path: Path) -> None:

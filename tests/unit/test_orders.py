@@ -213,3 +213,25 @@ def test_the_clock_counts_decode_steps() -> None:
     for steps, decodes in itertools.product((1, 7), (0, 3)):
         policy.on_steps(steps, decodes, 3, 0)
     assert policy.order.clock == 8
+
+
+def test_a_leader_starts_though_its_short_ended_before_anyone_thought() -> None:
+    order = guarded(10, job("l1", 99), job("l2", 50), job("s", 4), plan=1.0)
+    assert started(order, Batch(slots=2)) == ["l1", "s"]
+    order.clock = 1
+    assert started(order, Batch(slots=2)) == ["l2"], "both ended after a token"
+
+
+@pytest.mark.parametrize(("prompt", "starts"), [(12, ["l1", "s"]), (22, ["l1", "l2"])])
+def test_a_short_counts_its_chunks_against_the_time_of_its_leader(prompt: int, starts: list[str]) -> None:
+    """9 of the step's 10 tokens are left; a rest of 3 takes one step more at 9 a step, one of 13 takes two."""
+    order = guarded(10, job("l1", 99), job("l2", 50), job("s", 9, prompt), plan=1.0)
+    assert started(order, Batch(slots=2, token_budget=10))[:2] == starts
+
+
+def test_who_comes_after_the_look_waits_for_the_next_step() -> None:
+    view, order = Batch([(1, 1)]), guarded(10, job("a", 5))
+    assert started(order, view) == ["a"]
+    order.look(Batch([(1, 50)]))
+    order.push(job("b", 5))
+    assert order.peek(view) is None
