@@ -9,6 +9,14 @@ from typing import Any
 import orjson
 
 
+def script_json(value: Any) -> str:
+    """JSON that is safe inside a script element of a page, and as a script of its own."""
+    text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+    for one in "<>&\u2028\u2029":
+        text = text.replace(one, f"\\u{ord(one):04x}")
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """One line or cloud of a chart.
@@ -70,4 +78,4 @@ class Chart:
                 for one in self.series
             ],
         }
-        return orjson.dumps(found).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+        return script_json(found)
