@@ -21,8 +21,8 @@ from harness.pages.keep import Keep
 BASELINES = ("v1", "stock", "v0")
 # Measured before the rest: what was timed comes before what was computed or only told.
 KINDS = ("measured", "emulated", "simulated", "reported")
-# Never part of what makes a board: the policy is compared, and repeats are the arm's own.
-_NOT_THE_BOARD = ("policy", "seed", "repeat")
+# Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.
+_NOT_THE_BOARD = ("policy", "lengths", "seed", "repeat")
 
 
 @dataclass(frozen=True, slots=True)

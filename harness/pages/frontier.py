@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +31,7 @@ from harness.profile_files import GPU_HOUR, TOKEN_PRICES, Price, load_gpu, load_
 # What gaps are held against unless the reader says otherwise, tokens: one of GAPS.
 HELD_AGAINST = 100
 BASELINE = "ljf"
+NEEDS_PRICES = "needs a price of prompt tokens, of output tokens and of a GPU hour"
 PAPER_SOURCE = "the constants behind the tables of arXiv 2608.02244, as far as these give them away (it prints none)"
 
 
@@ -142,6 +142,7 @@ def data(some: list[Point]) -> dict[str, Any]:
     return {
         "gaps": GAPS,
         "baseline": BASELINE,
+        "needs_prices": NEEDS_PRICES,
         "arms": [
             {
                 "id": one.arm.first.id,
@@ -266,7 +267,7 @@ def charts(board: Board, some: list[Point], given: list[Input]) -> list[Chart]:
             "Profit in money over throughput",
             "output tokens per second",
             "profit of a run, in the currency of the prices",
-            told if prices else f"{told}; needs a price of prompt tokens, of output tokens and of a GPU hour",
+            told if prices else f"{told}; {NEEDS_PRICES}",
             [
                 [
                     (
@@ -307,13 +308,10 @@ def _chart(
     for style, line in enumerate(lines):
         is_path = line[0][0].account.alpha is not None
         label = "α as the path (LJF is α = 0)" if is_path else line[0][0].arm.first.run.spec.label
-        text = [one.arm.first.run.spec.label for one, _, _ in line]
-        mode = "lines+markers" if len(line) > 1 else "markers"
-        series.append(Series(label, [x for _, x, _ in line], [y for _, _, y in line], style, mode, text))
-        rows += [(t, one.account.alpha, x, y) for t, (one, x, y) in zip(text, line, strict=True)]
+        text = [f"α = {one.account.alpha:g}" if is_path else label for one, _, _ in line]
+        mode = "lines+markers+text" if is_path else "markers"
+        extra = {"textposition": "top center", "textfont": {"color": "--text"}, "cliponaxis": False} if is_path else {}
+        x, y = [x for _, x, _ in line], [y for _, _, y in line]
+        series.append(Series(label, x, y, style, mode, text, extra=extra))
+        rows += [(one.arm.first.run.spec.label, one.account.alpha, x, y) for one, x, y in line]
     return Chart(name, title, x_title, y_title, tuple(series), ("policy", "α", x_title, y_title), tuple(rows), note)
-
-
-def as_text(value: float | None) -> str:
-    """A number as an input holds it, shortest form that reads back the same."""
-    return "" if value is None else json.dumps(value)
