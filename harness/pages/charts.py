@@ -31,6 +31,7 @@ class Series:
     style: int = 0
     mode: str = "lines"
     text: Sequence[str] | None = None
+    labels: Sequence[str] | None = None  # written beside the points instead of `text`, which then shows on pointing
     error_low: Sequence[float] | None = None
     error_high: Sequence[float] | None = None
     axis: str = "y"  # y or y2, the one on the right
@@ -69,6 +70,7 @@ class Chart:
                     "style": one.style,
                     "mode": one.mode,
                     "text": None if one.text is None else list(one.text),
+                    "labels": None if one.labels is None else list(one.labels),
                     "error": None
                     if one.error_low is None or one.error_high is None
                     else [list(one.error_low), list(one.error_high)],

@@ -32,7 +32,7 @@
       // Plotly reads a little HTML in texts; what a run is called is no HTML.
       const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
       trace.name = plain(one.name);
-      if (one.text) { trace.text = one.text.map(plain); trace.hovertemplate = "%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>"; }
+      if (one.text) { trace.hovertext = one.text.map(plain); trace.text = (one.labels ?? one.text).map(plain); trace.hovertemplate = "%{hovertext}<br>%{x:.4g}, %{y:.4g}<extra></extra>"; }
       if (one.error) trace.error_y = { type: "data", symmetric: false, array: one.error[1], arrayminus: one.error[0], color: colour };
       return trace;
     });
