@@ -65,6 +65,7 @@
       legend: { orientation: "h", y: -0.25, font: { color: style("--text") } }, showlegend: chart.series.length > 1,
       ...coloured(chart.layout, style),
     };
+    if (layout.yaxis2) layout.yaxis2 = { ...axis({ title: layout.yaxis2.title.text }, style), showgrid: false, ...layout.yaxis2 };
     await Plotly.react(element, traces(chart, style), layout, { displaylogo: false, responsive: true, displayModeBar: false });
     drawn.add(element);
     element.dataset.drawn = "yes";
