@@ -93,7 +93,9 @@ def _over_time(board: Board, arms: list[Arm], name: str, title: str, column: str
         note += ", the requests sent in each stretch"
     log = log and all(value > 0 for _, _, value in rows)
     headers = ("policy", "seconds", axis)
-    return Chart(name, title, "seconds since the run’s start", axis, tuple(series), headers, tuple(rows), note, y_log=log)
+    return Chart(
+        name, title, "seconds since the run’s start", axis, tuple(series), headers, tuple(rows), note, y_log=log
+    )
 
 
 def lanes(arm: Arm, place: int, kind: str) -> list[Chart]:
@@ -101,10 +103,7 @@ def lanes(arm: Arm, place: int, kind: str) -> list[Chart]:
     one = course(arm)
     layout = marked(arm)
     shares = {name: [None if x is None else round(100 * x, 2) for x in one[name]] for name in PHASES}
-    series = tuple(
-        Series(name, one["t_s"], shares[name], i, extra={"stackgroup": "phases", "line": {"width": 0.5, "color": f"--s{i}"}})
-        for i, name in enumerate(PHASES)
-    )
+    series = tuple(Series(name, one["t_s"], shares[name], i, extra=_area(i)) for i, name in enumerate(PHASES))
     rows = tuple(zip(one["t_s"], *(shares[name] for name in PHASES), strict=True))
     time = "seconds since the run’s start"
     label = arm.first.run.spec.label
@@ -126,6 +125,16 @@ def lanes(arm: Arm, place: int, kind: str) -> list[Chart]:
     return found
 
 
+def _area(style: int) -> dict[str, Any]:
+    """An area on top of those before it, told apart by its hatching, too."""
+    line = {"width": 0.5, "color": f"--s{style}"}
+    return {
+        "stackgroup": "phases",
+        "line": line,
+        "fillpattern": {"shape": ("/", "x", "")[style], "size": 8, "solidity": 0.25},
+    }
+
+
 def _held_best(
     one: dict[str, list[Any]], place: int, label: str, kind: str, time: str, layout: dict[str, Any]
 ) -> Chart:
@@ -143,7 +152,15 @@ def _held_best(
     rows = tuple(zip(one["t_s"], one["policy_k"], n, mode, strict=True))
     title = f"{label}: what the policy held to be best"
     return Chart(
-        f"best-{place}", title, time, "requests", tuple(series), ("seconds", "k*", "N*", "mode"), rows, kind, layout=layout
+        f"best-{place}",
+        title,
+        time,
+        "requests",
+        tuple(series),
+        ("seconds", "k*", "N*", "mode"),
+        rows,
+        kind,
+        layout=layout,
     )
 
 
@@ -153,7 +170,9 @@ def marked(arm: Arm) -> dict[str, Any]:
     names = []
     for one in arm.first.detail["marks"]:
         line = {"color": "--text", "width": 1, "dash": "dash"}
-        shapes.append({"type": "line", "x0": one["t_s"], "x1": one["t_s"], "yref": "paper", "y0": 0, "y1": 1, "line": line})
+        shapes.append(
+            {"type": "line", "x0": one["t_s"], "x1": one["t_s"], "yref": "paper", "y0": 0, "y1": 1, "line": line}
+        )
         names.append(
             {
                 "x": one["t_s"],

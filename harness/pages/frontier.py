@@ -181,9 +181,7 @@ def inputs(board: Board, some: list[Point]) -> list[Input]:
         one = known.get(key)
         if one is None:
             return Input(name, label, unit, None, "the profiles have no price: enter yours", slider)
-        return Input(
-            name, f"{label}", f"{one.currency} {unit}", one.value * scale, f"{one.source}, {one.date}", slider
-        )
+        return Input(name, f"{label}", f"{one.currency} {unit}", one.value * scale, f"{one.source}, {one.date}", slider)
 
     return [
         price("in", TOKEN_PRICES[0], "Prompt tokens", "a million", MILLION, 10),
@@ -199,7 +197,7 @@ def _profile_prices(gpu: str, model: str) -> dict[str, Price]:
     known: dict[str, Price] = {}
     for load, name in ((load_gpu, gpu), (load_model, model)):
         try:
-            known |= load(name).prices  # type: ignore[operator] # both take a name and have prices
+            known |= load(name).prices
         except UserError:
             continue
     return known
@@ -241,7 +239,7 @@ def charts(board: Board, some: list[Point], given: list[Input]) -> list[Chart]:
             "profit",
             "Token-step profit over throughput",
             tokens_a_step,
-            "Π of a run = ρ0·O - τ·Q - c·T - τ·E",
+            "Π of a run, units of its own",
             told,
             [
                 [(one, rate(w), profit_tokenstep(w, constants) / one.account.runs) for one, w in _worked(line)]
@@ -252,7 +250,7 @@ def charts(board: Board, some: list[Point], given: list[Input]) -> list[Chart]:
             "violations",
             "Violations over throughput",
             tokens_a_step,
-            "% of busy steps with a larger gap than α",
+            "% of busy steps with gap > α",
             f"{told}; held against α = {HELD_AGAINST} tokens",
             [
                 [(one, rate(w), 100 * one.over[place] / w.busy) for one, w in _worked(line)]
@@ -266,7 +264,7 @@ def charts(board: Board, some: list[Point], given: list[Input]) -> list[Chart]:
             "money",
             "Profit in money over throughput",
             "output tokens per second",
-            "profit of a run, in the currency of the prices",
+            "profit of a run, currency",
             told if prices else f"{told}; {NEEDS_PRICES}",
             [
                 [

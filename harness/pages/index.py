@@ -10,6 +10,7 @@ from harness.pages.facets import facets, filters, pages_of
 from harness.pages.render import Writer
 from harness.pages.site import Site
 
+
 def write(site: Site, writer: Writer) -> None:
     """index.html and problems.html."""
     writer.page(
