@@ -104,11 +104,11 @@ def _about(board: Board) -> str:
 
 def of_board(site: Site, board: Board) -> dict[str, Any]:
     """A board's arms with their spec and values, and every pair that was compared."""
-    baseline = [arm for arm in board.arms if arm.policy == board.baseline]
-    first = list(board.arms[:MOST])
-    found = pairs(site, first)
-    for base in baseline:
-        found |= pairs(site, [base, *(arm for arm in board.arms[MOST:] if arm is not base)], only_first=True)
+    # The baseline leads, so that its pairs are those that the board has already.
+    arms = sorted(board.arms, key=lambda arm: arm.policy != board.baseline)
+    found = pairs(site, arms[:MOST])
+    if board.baseline is not None:
+        found |= pairs(site, [arms[0], *arms[MOST:]], only_first=True)
     return {
         "arms": {
             arm.first.id: {
