@@ -15,6 +15,8 @@ from harness.runspec import RunSpec
 from harness.session import RunSession, asked_of
 from workloads.arrivals import Stream
 
+READY_TIMEOUT_S = 60.0
+
 
 def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
     """The session that the options of `bench run` ask for, once the server is ready and its model known."""
@@ -24,13 +26,26 @@ def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
         key=key_from(options["key_env"]) if options["key_env"] else None,
         ca_file=options["ca_file"],
     )
-    if options["think_time"] and not options["sessions"]:
-        raise UserError("--think-time goes with --sessions: only a conversation's next turn waits")
-    wait_until_ready(endpoint, options["ready_timeout"])
+    client = client_of(options)
+    wait_until_ready(endpoint, READY_TIMEOUT_S if options["ready_timeout"] is None else options["ready_timeout"])
     served = models_of(endpoint) if options["model"] is None else [options["model"]]
     if len(served) > 1:
         raise UserError(f"--url {endpoint.url}: serves {', '.join(served)}: choose one with --model")
-    client = Client(
+
+    def make(spec: RunSpec, stream: Stream) -> EndpointEngine:
+        return EndpointEngine(spec, stream, endpoint, client)
+
+    asked = asked_of(options | {"model": served[0]}, client.decides())
+    session = RunSession(asked, out, quiet, make)
+    session.warn(warnings(*planned_load(session.specs[0], client.processes)))
+    return session
+
+
+def client_of(options: dict[str, Any]) -> Client:
+    """How the options of `bench run` ask for a server to be driven."""
+    if options["think_time"] and not options["sessions"]:
+        raise UserError("--think-time goes with --sessions: only a conversation's next turn waits")
+    return Client(
         api=options["api"],
         prompts="text" if options["api"] == "chat" and options["prompts"] == "ids" else options["prompts"],
         think_s=options["think_time"],
@@ -44,14 +59,6 @@ def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
         vocabulary=options["vocabulary"],
         tokenizer=options["tokenizer"],
     )
-
-    def make(spec: RunSpec, stream: Stream) -> EndpointEngine:
-        return EndpointEngine(spec, stream, endpoint, client)
-
-    asked = asked_of(options | {"model": served[0]}, client.decides())
-    session = RunSession(asked, out, quiet, make)
-    session.warn(warnings(*planned_load(session.specs[0], client.processes)))
-    return session
 
 
 def planned_load(spec: RunSpec, processes: int) -> tuple[int | None, float | None]:

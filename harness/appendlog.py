@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -85,14 +85,14 @@ def whole_batches(path: Path) -> Iterator[pa.RecordBatch]:
             return
 
 
-def to_parquet(log: Path, target: Path, schema: pa.Schema) -> None:
-    """Write a log's whole batches as a Parquet file, put in place at once; OSError leaves no half of it."""
+def to_parquet(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schema) -> None:
+    """Write batches as a Parquet file, put in place at once; OSError leaves no half of it."""
     rough = target.with_suffix(".tmp")
     try:
         with rough.open("wb") as file:
             with pq.ParquetWriter(file, schema, compression="zstd") as writer:
                 group: list[pa.RecordBatch] = []
-                for batch in whole_batches(log):
+                for batch in batches:
                     group.append(batch)
                     if sum(one.num_rows for one in group) >= _GROUP:
                         writer.write_table(pa.Table.from_batches(group))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from harness.compare import Comparison
     from harness.fail_on import FailOn
     from harness.runs import Run
+    from workloads.trace import Trace
 
 EXIT_NOT_MET, EXIT_USER, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
 CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
@@ -55,16 +56,23 @@ def bench() -> None:
 @click.option("--policy", "policies", multiple=True, metavar="P[,P…]", help="`bench policies` lists them.")
 @click.option("--workload", "workloads", multiple=True, metavar="W", help="`bench workloads` lists them.")
 @click.option("--model", help="The model served.  [default: Qwen/Qwen3-8B; the server's own with --url]")
-@click.option("--engine", default="auto", metavar="ENGINE", help="auto, simulated, tokenstep or endpoint.")
+@click.option(
+    "--engine", default="auto", metavar="ENGINE", help="auto, simulated, emulated, tokenstep, vllm or endpoint."
+)
 @click.option("--concurrency", type=click.IntRange(1, 10**9), help="Closed loop: requests in flight.  [default: 2048]")
 @click.option("--rate", type=float, help="Open loop: requests per second.")
-@click.option("--arrival", metavar="A", help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…, offline")
+@click.option(
+    "--arrival",
+    metavar="A",
+    help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…, closed-phases:…, offline",
+)
 @click.option(
     "--requests", type=click.IntRange(1, 20_000_000), help="Requests a run.  [default: 4000, or all of a shorter file]"
 )
 @click.option("--slots", type=click.IntRange(1, 10**9), default=1024, help="N, the most requests that run at once.")
 @click.option("--token-budget", type=click.IntRange(1, 10**9), default=14336, help="B, the most tokens a step.")
 @click.option("--kv-tokens", type=click.IntRange(1, 10**9), help="KV-cache capacity.  [default: from the profile]")
+@click.option("--block-size", type=click.IntRange(1, 4096), help="Tokens a KV block.  [default: 16; vllm on a CPU: 32]")
 @click.option("--max-model-len", type=click.IntRange(2), default=40960, help="Longest prompt plus output, tokens.")
 @click.option("--watermark", type=FiniteRange(0, 0.5), default=0.0, help="Share of KV kept free at admission.")
 @click.option("--cost-model", default="auto", metavar="MODEL", help="auto, linear, roofline or tokenstep:….")
@@ -94,9 +102,19 @@ def bench() -> None:
 @click.option("--timeout", type=FiniteRange(0, min_open=True), default=3600.0, help="Endpoint: s a request.")
 @click.option("--first-token-timeout", type=FiniteRange(0, min_open=True), help="Endpoint: s to the first token.")
 @click.option("--retry-429", type=click.IntRange(0, 1000), default=0, help="Endpoint: times a 429 is tried again.")
-@click.option("--ready-timeout", type=FiniteRange(0), default=60.0, help="Endpoint: s to wait for the server.")
+@click.option("--ready-timeout", type=FiniteRange(0), help="s to wait for a server.  [default: 60; vllm: 900]")
 @click.option("--warmup", type=click.IntRange(0), default=4, help="Endpoint: requests before the run, not counted.")
 @click.option("--processes", type=click.IntRange(1, 64), default=1, help="Endpoint: driving processes.")
+@click.option("--engine-python", envvar="BENCH_ENGINE_PYTHON", help="vllm, emulated: the Python that has vLLM.")
+@click.option("--engine-args", default="", metavar="FLAGS", help="vllm: more of its own flags, the same in every arm.")
+@click.option(
+    "--prefix-caching",
+    type=FiniteRange(0, 1),
+    is_flag=False,
+    flag_value=0.0,
+    metavar="[=SHARE]",
+    help="vllm: keep the prefix cache on; the share of prompt tokens that should hit it.",
+)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
 @click.option("--require-verdict", type=LEVELS, help="Exit with 1 where a run's verdict is worse.")
 @click.option("--fail-on", "conditions", multiple=True, metavar="COND", help="Exit 1 on this: output_throughput<-5%.")
@@ -104,19 +122,32 @@ def bench() -> None:
 def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple[str, ...], **options: Any) -> None:
     """Replay a workload under one or more policies, paired and interleaved, and say which is better.
 
-    Without --url the virtual-time engine replays it; with --url a server that already runs is driven, and
-    --policy and --gpu are labels for it.
+    Real vLLM is started for each run where the named GPU and an engine environment are here (`bench engine`), the
+    virtual-time engine replays it elsewhere; --engine emulated lets vLLM's own scheduler decide in virtual time,
+    without a model or a GPU; with --url a server that already runs is driven, and --policy and
+    --gpu are labels for it.
     """
     from harness.errors import UserError
     from harness.fail_on import parse_fail_on
-    from harness.session import RunSession, asked_of, engine_of
+    from harness.session import RunSession, asked_of, engine_of, real_engine
 
-    if engine_of(options) == "endpoint":
+    engine = engine_of(options)
+    if engine == "endpoint":
         from harness.against import against
 
         session = against(options, out, quiet=as_json)
+    elif engine == "vllm":
+        from harness.deploy import deploy
+
+        session = deploy(options, out, quiet=as_json)
+    elif engine == "emulated":
+        from harness.emulate import emulate
+
+        session = emulate(options, out, quiet=as_json)
     else:
-        session = RunSession(asked_of(options), out, quiet=as_json)
+        session = RunSession(asked_of(options | {"engine": engine}), out, quiet=as_json)
+    if options["engine"] == "auto" and engine != "endpoint":
+        session.why = real_engine(options)[1]
     tests = [parse_fail_on(text) for text in conditions]
     if tests and len(session.policies) < 2:
         raise UserError("--fail-on needs two policies to compare: name them, or compare two runs with bench compare")
@@ -342,30 +373,113 @@ def recover(dirs: tuple[Path, ...]) -> None:
         )
 
 
-@bench.group()
-def trace() -> None:
-    """Look at workloads without running them."""
-
-
-@trace.command()
-@click.argument("workload")
-@click.option("--model", default="Qwen/Qwen3-8B", help="The model whose tokenizer counts, where one is needed.")
+@bench.command()
+@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The profile file to write, FILE.toml.")
+@click.option("--kv-tokens", type=click.IntRange(16, 10**9), help="KV-cache capacity.  [default: the runs' own]")
+@click.option("--label", help="What the profile calls the machine.  [default: its GPU's or its own]")
 @JSON
-def info(workload: str, model: str, as_json: bool) -> None:
-    """Rows, lengths, times and source of a workload."""
+def calibrate(dirs: tuple[Path, ...], out: Path, kv_tokens: int | None, label: str | None, as_json: bool) -> None:
+    """Fit step costs to the step logs of runs (or folders of runs) and write a profile that --gpu takes."""
     import orjson
 
-    from harness.console import plain_console
-    from harness.trace_info import info_table, trace_info
+    from harness.calibrate import calibrate as calibrate_runs
+    from harness.calibrate_profile import document, lines, write_profile
+    from harness.runs import find_runs
+
+    paths = [path for given in dirs for path in (find_runs(given) if given.is_dir() else [given]) or [given]]
+    found = calibrate_runs(paths, kv_tokens)
+    write_profile(found, out, label)
+    if as_json:
+        click.echo(orjson.dumps(document(found)))
+        return
+    for line in lines(found):
+        click.echo(line)
+    click.echo(
+        f"written: {out} (bench run --gpu {out if out.is_absolute() else f'./{out}'} --model {found.origin.model})"
+    )
+
+
+@bench.group()
+def trace() -> None:
+    """Look at workloads, convert and draw them, without running them."""
+
+
+MODEL = click.option("--model", default="Qwen/Qwen3-8B", help="The model whose tokenizer counts, and of --gpu.")
+SEED = click.option("--seed", type=click.IntRange(0), default=0, help="Of what is drawn.")
+ROWS = click.option("--requests", type=click.IntRange(1, 20_000_000), help="Rows taken.  [default: all]")
+
+
+def _trace(workload: str, requests: int | None, seed: int, model: str) -> Trace:
     from workloads.catalog import load_workload
     from workloads.options import split
 
     name, given = split(workload)
-    document = trace_info(load_workload(name, given, requests=None, seed=0, model=model))
+    return load_workload(name, given, requests=requests, seed=seed, model=model)
+
+
+@trace.command()
+@click.argument("workload")
+@MODEL
+@ROWS
+@SEED
+@click.option("--gpu", help="Predict for this GPU whether exclusive batching can win.")
+@click.option("--concurrency", type=click.IntRange(1, 10**9), default=2048, help="With --gpu: requests in flight.")
+@click.option("--slots", type=click.IntRange(1, 10**9), default=1024, help="With --gpu: N.")
+@click.option("--token-budget", type=click.IntRange(1, 10**9), default=14336, help="With --gpu: B.")
+@click.option("--delta", type=float, default=0.0, help="With --gpu: δ of EB+, s/token.")
+@JSON
+def info(
+    workload: str, requests: int | None, seed: int, model: str, gpu: str | None, as_json: bool, **setting: Any
+) -> None:
+    """Rows, lengths, times, hazard and source of a workload, and what theory predicts for it on a GPU."""
+    import orjson
+
+    from harness.console import plain_console
+    from harness.trace_info import info_table, trace_info
+
+    found = _trace(workload, requests, seed, model)
+    document = trace_info(found)
+    if gpu is not None:
+        from harness.profiles import load_pair
+        from harness.trace_theory import Setting, predict
+
+        delta = setting.pop("delta")
+        document["prediction"] = predict(found, load_pair(gpu, model), Setting(**setting, delta_s=delta))
     if as_json:
         click.echo(orjson.dumps(document))
     else:
         plain_console().print(info_table(document))
+
+
+@trace.command(name="import")
+@click.argument("workload")
+@click.argument("out", type=click.Path(path_type=Path))
+@MODEL
+@ROWS
+@SEED
+@click.option("--overwrite", is_flag=True, help="Replace OUT where it is there already.")
+def import_trace(workload: str, out: Path, requests: int | None, seed: int, model: str, overwrite: bool) -> None:
+    """Write a workload as OUT.jsonl or OUT.parquet, with a header that keeps where its rows come from."""
+    from workloads.writing import write_trace
+
+    found = _trace(workload, requests, seed, model)
+    write_trace(found, out, overwrite=overwrite)
+    click.echo(f"{out}: {len(found):,} rows, digest {found.digest}; replay it with --workload file:{out}")
+
+
+@trace.command()
+@click.argument("workload")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("trace.html"), help="The page.")
+@MODEL
+@ROWS
+@SEED
+def plot(workload: str, out: Path, requests: int | None, seed: int, model: str) -> None:
+    """Draw lengths, hazard, rate and r over time, phases marked, as one HTML file that needs no network."""
+    from harness.trace_plot import plot_trace
+
+    plot_trace(_trace(workload, requests, seed, model), out)
+    click.echo(str(out))
 
 
 @bench.group()
@@ -458,6 +572,45 @@ def build_site(results: Path, out: Path, cache: Path | None) -> None:
     built = build(results, out, cache)
     left = f", {built.problems} directories left out (problems.html says why)" if built.problems else ""
     click.echo(f"{out}/index.html: {built.runs} runs, {built.written} files written{left}")
+
+
+@bench.group(name="engine")
+def engines() -> None:
+    """Make and list what real vLLM needs: Python environments, a small model to try it on."""
+
+
+@engines.command()
+@click.argument("kind", type=click.Choice(["cpu", "cuda"]))
+@click.option("--dir", "directory", type=click.Path(path_type=Path), help="Where.  [default: in bench's cache]")
+def install(kind: str, directory: Path | None) -> None:
+    """Make a Python environment with a pinned vLLM in it, and check that it can be imported."""
+    from harness.engines.environments import install as install_engine
+
+    install_engine(kind, directory, lambda line: click.echo(line, err=True))
+
+
+@engines.command(name="tiny-model")
+@click.argument("directory", type=click.Path(path_type=Path))
+def tiny_model(directory: Path) -> None:
+    """Make a small random model with a tokenizer, to try real vLLM on a CPU."""
+    from harness.engines.tiny_model import FLAGS, make_tiny_model
+
+    made = make_tiny_model(directory)
+    click.echo(f"{directory}: {'made' if made else 'already there'}; serve it with", err=True)
+    click.echo(f"  bench run --engine vllm --gpu cpu --model {directory} --engine-args '{FLAGS}' …", err=True)
+
+
+@engines.command(name="list")
+@click.option("--python", "kind", type=click.Choice(["cpu", "cuda"]), help="Print this one's Python and nothing else.")
+def list_engines(kind: str | None) -> None:
+    """List the engine environments that are installed."""
+    from harness.engines.environments import engine_lines, engine_python
+
+    if kind is not None:
+        click.echo(engine_python(None, kind == "cpu"))
+        return
+    for line in engine_lines():
+        click.echo(line)
 
 
 def _fail_on(tests: list[FailOn], comparisons: list[Comparison]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -161,9 +162,11 @@ def refuse_differences(pairs: Sequence[tuple[Run, Run]], allow: Collection[str])
     """
     unknown = sorted(set(allow) - MAY_ALLOW)
     if unknown:
-        # What `trace` covers goes without saying.
-        names = ", ".join(sorted(MAY_ALLOW - {"stream_digest", "trace_digest"}))
-        raise UserError(f"--allow {_one_line(unknown[0])[:12]}: not known; one of {names}")
+        close = difflib.get_close_matches(unknown[0], MAY_ALLOW, n=1)
+        raise UserError(
+            f"--allow {_one_line(unknown[0])[:12]}: not known; {f'did you mean {close[0]}? ' if close else ''}"
+            f"It takes a field of the spec in run.json, or one of {', '.join(sorted({'kind', 'trace'} | _SAME.keys()))}"
+        )
     for pair in pairs:
         found = differences(*pair)
         refused = [name for name in found if name != "policy" and not allowed(name, allow)]
@@ -232,6 +235,15 @@ def shared_rows(runs: Sequence[Run]) -> str | None:
         f"repeats share rows: {together:,} replayed, {distinct:,} of the trace's {size:,} distinct; "
         "the interval is somewhat too narrow"
     )
+
+
+def unequal_kv(pairs: Sequence[tuple[Run, Run]]) -> str | None:
+    """What to say where engines that measured their KV cache themselves came to another size."""
+    for a, b in pairs:
+        left, right = (run.manifest.get("provenance", {}).get("kv_cache_tokens") for run in (a, b))
+        if None not in (left, right) and left != right:
+            return f"the KV caches differ ({left:,} and {right:,} tokens): --kv-tokens gives every arm the same"
+    return None
 
 
 def dependence(tables: Sequence[Any], virtual: bool) -> tuple[str | None, bool]:

@@ -53,7 +53,7 @@ def prepare(spec: RunSpec, make: MakeEngine = Simulated) -> Prepared:
 
 def stream_of(spec: RunSpec) -> Stream:
     """The requests of a run and when they are due."""
-    trace = _trace(spec.workload, spec.requests, spec.seed, spec.model)
+    trace = trace_of(spec.workload, spec.requests, spec.seed, spec.model)
     return schedule(parse_arrival(spec.arrival), trace, spec.seed)
 
 
@@ -116,12 +116,8 @@ def provenance_of(stream: Stream) -> dict[str, Any]:
     }
 
 
-def rows_of(workload: str, model: str) -> int:
-    """How many rows a workload has after its filters."""
-    return len(_trace(workload, None, 0, model))
-
-
 @lru_cache(maxsize=4)
-def _trace(workload: str, requests: int | None, seed: int, model: str) -> Trace:
+def trace_of(workload: str, requests: int | None, seed: int, model: str) -> Trace:
+    """The rows that a run of so many requests takes of a workload after its filters; None takes all."""
     name, given = options.split(workload)
     return load_workload(name, given, requests=requests, seed=seed, model=model)

@@ -77,6 +77,8 @@ _SPEC: dict[str, Form] = {
     "spec.slo": _all(_NUMBER, "an object of limits in seconds"),
     "spec.client": _OBJECT,
     "spec.alpha": _or_null(_NUMBER),
+    "spec.engine_args": _LINE,
+    "spec.prefix_caching": _or_null(_NUMBER),
 }
 _MANIFEST: dict[str, Form] = {
     "spec": _OBJECT,
@@ -98,6 +100,8 @@ _MANIFEST: dict[str, Form] = {
     "provenance.trace_label": _LINE,
     "notes": _TEXTS,
     "degraded": _TEXTS,
+    "clock": _OBJECT,
+    "clock.origin_ns": _COUNT,
     "client": _OBJECT,
     "client.cpu_share": _or_null(_NUMBER),
     "lengths": _OBJECT,

@@ -24,6 +24,8 @@ class RunSpec:
     time, time-outs); it is empty where there is no client.
     `lengths` is what the scheduler knows of output lengths, canonical (`none`, `oracle`, `noisy:sigma=0.3`);
     `none` of a policy of ours that would not look at it.
+    Of an engine that bench starts, `engine_args` are the extra flags and `prefix_caching` the share of prompt
+    tokens declared to hit the prefix cache, None where it is off.
     """
 
     gpu: str
@@ -47,6 +49,8 @@ class RunSpec:
     client: dict[str, Any] = field(default_factory=dict)
     alpha: float | None = None
     lengths: str = "none"
+    engine_args: str = ""
+    prefix_caching: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON values, keys in the order of the fields."""

@@ -196,7 +196,8 @@ class Guarded:
         return entry
 
     def _key(self, prompt_tokens: int) -> int:
-        return prompt_tokens // (self.options.alpha + 1)
+        # A few keys span what the guard lets in, and most with one of them pass it.
+        return prompt_tokens // (self.options.alpha // 3 + 1)
 
     def _shelve(self, entry: Entry, ahead: bool = False) -> None:
         entry.place = Place.SHELF
@@ -262,7 +263,12 @@ class Guarded:
         """Reserves slots: the longest requests above α whose counts at the start are within α of each other."""
         alpha, top, bottom = self.options.alpha, self._top, self._bottom
         leaders: list[Entry] = []
-        for entry in islice(self._all.longest(UNKNOWN, above=alpha), 4 * self._free + LOOK):
+        longest = self._all.longest(UNKNOWN, above=alpha)
+        if self.options.kv:
+            first = next(longest, None)
+            prompt = 0 if first is None else first.one.prompt_tokens
+            longest = self._near_prompts(prompt - alpha, prompt + alpha, UNKNOWN, above=alpha)
+        for entry in islice(longest, 4 * self._free + LOOK):
             if len(leaders) == self._free:
                 break
             high = entry.start if top is None else max(top, entry.start)
@@ -326,10 +332,14 @@ class Guarded:
         if not self.options.kv:
             # None on the shelves has a token yet.
             return islice(self._all.longest(bound), LOOK) if top - 1 <= alpha else iter(())
-        # A prompt of several chunks may be a little larger than others: one key more.
-        keys = range(self._key(max(0, top - alpha - 1)), self._key(self._bottom + alpha) + 2)
-        near = [self._near[key].longest(bound) for key in keys if key in self._near]
-        return islice(merge(*near, key=lambda entry: (-entry.length, entry.number)), LOOK)
+        # Whom only the tokens that others gain during its prefill would let in may be missed.
+        return islice(self._near_prompts(top - alpha - 1, self._bottom + alpha - 1, bound), LOOK)
+
+    def _near_prompts(self, least: int, most: int, bound: int, above: int = -1) -> Iterator[Entry]:
+        """Those with about these prompts, tokens, and of a length of at most `bound` and more than `above`."""
+        keys = range(self._key(max(0, least)), self._key(max(0, most)) + 1)
+        near = [self._near[key].longest(bound, above) for key in keys if key in self._near]
+        return merge(*near, key=lambda entry: (-entry.length, entry.number))
 
     def _passes(self, entry: Entry) -> bool:
         """The guard: whether it would be within α of all that run, from its first token on."""

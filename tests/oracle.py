@@ -159,11 +159,13 @@ class Oracle:
         return None if self.last_send is not None and due > self.last_send else due
 
     def send(self) -> None:
-        trace, due_ns, concurrency = self.stream.trace, self.stream.due_ns, self.stream.concurrency
+        trace, due_ns, levels = self.stream.trace, self.stream.due_ns, self.stream.levels
         while self.sent < len(trace):
             if due_ns is None:
-                assert concurrency is not None
-                if len(self.running) + len(self.queue) >= concurrency:
+                in_flight = len(self.running) + len(self.queue)
+                concurrency = next(level for first, level in reversed(levels) if first <= self.sent)
+                begins = self.sent in [first for first, _ in levels[1:]]
+                if in_flight >= concurrency or (begins and self.stream.drain and in_flight):
                     return
                 due = self.now
             else:

@@ -19,6 +19,7 @@ from workloads.processes import (
     LONGEST_S,
     Arrival,
     Closed,
+    ClosedPhases,
     Constant,
     FromTrace,
     Gamma,
@@ -36,6 +37,7 @@ __all__ = [
     "ARRIVALS",
     "Arrival",
     "Closed",
+    "ClosedPhases",
     "Constant",
     "FromTrace",
     "Gamma",
@@ -44,6 +46,7 @@ __all__ = [
     "Poisson",
     "Ramp",
     "Stream",
+    "own_arrival",
     "parse_arrival",
     "schedule",
 ]
@@ -62,7 +65,22 @@ class Stream:
     @property
     def concurrency(self) -> int | None:
         """Requests in flight at most, of a closed loop; None of an open one."""
-        return self.arrival.concurrency if isinstance(self.arrival, Closed) else None
+        return max((level for _, level in self.levels), default=None)
+
+    @property
+    def levels(self) -> tuple[tuple[int, int], ...]:
+        """The first row of each phase of a closed loop and its requests in flight at most; empty of an open one."""
+        match self.arrival:
+            case Closed(concurrency):
+                return ((0, concurrency),)
+            case ClosedPhases():
+                return tuple(zip(self.arrival.first_rows, self.arrival.concurrency, strict=True))
+        return ()
+
+    @property
+    def drain(self) -> bool:
+        """Whether each phase of a closed loop waits for the end of the one before it."""
+        return isinstance(self.arrival, ClosedPhases) and self.arrival.drain
 
     @property
     def digest(self) -> str:
@@ -71,6 +89,18 @@ class Stream:
         if self.due_ns is not None:
             sha.update(np.ascontiguousarray(self.due_ns, dtype="<i8").tobytes())
         return sha.hexdigest()
+
+
+def own_arrival(trace: Trace) -> Arrival | None:
+    """The arrival that belongs to a trace: a schedule of concurrency among its phases, or the one its source names."""
+    phases = trace.source.get("phases", [])
+    if phases and all("concurrency" in phase for phase in phases):
+        first = [phase["first_row"] for phase in phases]
+        counts = np.diff([*first, len(trace)]).tolist()
+        levels = tuple(phase["concurrency"] for phase in phases)
+        return ClosedPhases(levels, tuple(counts), bool(trace.source.get("drain", True)))
+    named = trace.source.get("arrival")
+    return None if named is None else parse_arrival(named)
 
 
 def unit_times(arrival: Arrival, n: int, seed: int) -> Floats:
@@ -136,7 +166,12 @@ def schedule(arrival: Arrival, trace: Trace, seed: int) -> Stream:
     and the arrival needs them, and where the schedule would be longer than seconds in float64 can tell to the
     nanosecond.
     """
-    if isinstance(arrival, Closed):
+    if isinstance(arrival, ClosedPhases) and arrival.first_rows[-1] >= len(trace):
+        raise WorkloadError(
+            f"arrival {shown(arrival.canonical, 120)}: the last phase begins after {arrival.first_rows[-1]} requests, "
+            f"and the trace has {len(trace)}: replay more, or give the phases fewer requests"
+        )
+    if isinstance(arrival, Closed | ClosedPhases):
         return Stream(trace, arrival, None)
     if isinstance(arrival, Offline):
         return Stream(trace, arrival, np.zeros(len(trace), dtype=np.int64))

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads import files, options, real_sets
+from workloads import formats, options, real_sets
 from workloads.datasets import longbench, sharegpt
 from workloads.datasets.conversations import LMSYS, NUMINAMATH, WILDCHAT
+from workloads.drift import LENGTH_DRIFTS, Ask, Drift
+from workloads.drift_rates import RATE_DRIFTS
 from workloads.embedded import load_embedded
 from workloads.errors import WorkloadError
 from workloads.filters import limit, select, with_history
 from workloads.options import Option
+from workloads.reading import shown
 from workloads.synthetic import LAWS, synthesize
 from workloads.trace import Trace
 
@@ -25,9 +28,9 @@ DEFAULT_REQUESTS = 4000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the run asks of a workload besides its options."""
+    """What the run asks of a workload besides its options; requests None where nobody says how many."""
 
-    requests: int
+    requests: int | None
     seed: int
     model: str
 
@@ -121,18 +124,40 @@ def _data_set(name: str, real: Callable[[Values, str], Trace]) -> Callable[[Valu
 
 
 def _synthetic(values: Values, asked: Asked) -> Trace:
-    return synthesize(**values, requests=asked.requests, seed=asked.seed)
+    requests = DEFAULT_REQUESTS if asked.requests is None else asked.requests
+    return synthesize(**values, requests=requests, seed=asked.seed)
 
 
 def _file(values: Values, asked: Asked) -> Trace:
     path = _path(values["path"])
-    if (values["format"] or files.guess_format(path)) == "jsonl":
-        return limit(files.load_jsonl(path), **_limits(values))
+    format_ = values["format"] or formats.guess_format(path)
+    if format_ in formats.LOADERS:
+        return limit(formats.LOADERS[format_](path), **_limits(values))
     trace = _real_sharegpt(path, values, asked.model, "file:PATH,")
     source = {key: value for key, value in trace.source.items() if key != "data_set"}
     return dataclasses.replace(trace, source={**source, "kind": "file", "format": "sharegpt"})
 
 
+def _drift(one: Drift) -> WorkloadEntry:
+    def load(values: Values, asked: Asked) -> Trace:
+        if values.get("jitter", 0) > 1:
+            raise WorkloadError(f"drift:{one.name}: jitter={values['jitter']} is above 1: lengths would be negative")
+        if asked.requests is not None and asked.requests < 1:
+            raise WorkloadError(f"drift:{one.name}: {asked.requests} requests asked for: give 1 or more")
+        if asked.seed < 0:
+            raise WorkloadError(f"drift:{one.name}: seed {asked.seed} is negative: give 0 or more")
+
+        def lengths(name: str, rows: int) -> Trace:
+            if name == "file" or name.startswith("drift"):
+                raise WorkloadError(f"drift:{one.name}: lengths={name}: give a data set's name, such as sharegpt")
+            return load_workload(name, {}, requests=rows, seed=asked.seed, model=asked.model)
+
+        return one.make(values, Ask(asked.requests, asked.seed, lengths))
+
+    return WorkloadEntry(f"{DRIFT}:{one.name}", one.summary, one.source, one.options, load, windowed=False)
+
+
+DRIFT = "drift"
 _ENTRIES = (
     WorkloadEntry(
         "sharegpt",
@@ -226,11 +251,11 @@ _ENTRIES = (
     ),
     WorkloadEntry(
         "file",
-        "your own trace: JSON lines with prompt_tokens and output_tokens, or a file in ShareGPT's form",
+        "your own trace: our JSON lines or parquet, or a file of Azure, Mooncake, BurstGPT, Vidur or ShareGPT",
         "a file",
         (
             Option("path", str, None, "the file"),
-            Option("format", str, "", "by default guessed from the content", choices=("", *files.FORMATS)),
+            Option("format", str, "", "by default guessed from the content", choices=("", *formats.FORMATS)),
             *_TEXT,
             *_protocol(0, 0),
             _ORDER,
@@ -238,17 +263,29 @@ _ENTRIES = (
         _file,
     ),
 )
-CATALOG: dict[str, WorkloadEntry] = {entry.name: entry for entry in _ENTRIES}
+CATALOG: dict[str, WorkloadEntry] = {
+    entry.name: entry for entry in (*_ENTRIES, *map(_drift, (*LENGTH_DRIFTS, *RATE_DRIFTS)))
+}
 
 
-def entry_of(name: str) -> WorkloadEntry:
-    """The catalog's entry, or WorkloadError with the nearest name and the list."""
+def entry_of(name: str, given: Mapping[str, str]) -> tuple[WorkloadEntry, Mapping[str, str]]:
+    """The catalog's entry and its options, or WorkloadError with the nearest name and the list.
+
+    A drift's own name is the first option of `drift`, which needs no key: `drift:distribution,order=paper`.
+    """
     name = name.lower()
+    if name == DRIFT:
+        given = dict(given)
+        kind = given.pop("path", "").lower()
+        name = f"{DRIFT}:{kind}"
+        if name not in CATALOG:
+            drifts = [known.partition(":")[2] for known in CATALOG if known.startswith(f"{DRIFT}:")]
+            told = f"no drift {shown(kind, 60)!r}{options.suggest(kind, drifts)}" if kind else "drift needs a name"
+            raise WorkloadError(f"{told}: write drift:NAME,option=…; known are {', '.join(drifts)}")
     if name not in CATALOG:
-        raise WorkloadError(
-            f"unknown workload {name!r}{options.suggest(name, CATALOG)}: known are {', '.join(CATALOG)}"
-        )
-    return CATALOG[name]
+        known = [*(one for one in CATALOG if ":" not in one), DRIFT]
+        raise WorkloadError(f"unknown workload {name!r}{options.suggest(name, known)}: known are {', '.join(known)}")
+    return CATALOG[name], given
 
 
 def load_workload(name: str, given: Mapping[str, str], *, requests: int | None, seed: int, model: str) -> Trace:
@@ -257,21 +294,19 @@ def load_workload(name: str, given: Mapping[str, str], *, requests: int | None, 
     `requests` None takes every row (of `synthetic`: 4000). Raises WorkloadError, one line, for whatever the
     user can mend.
     """
-    entry = entry_of(name)
-    name = entry.name
-    values = options.read(name, entry.options, given)
-    asked = Asked(DEFAULT_REQUESTS if requests is None else requests, seed, model)
-    trace = entry.load(values, asked)
+    entry, given = entry_of(name, given)
+    values = options.read(entry.name, entry.options, given)
+    trace = entry.load(values, Asked(requests, seed, model))
     if entry.windowed:
         trace = select(trace, requests, seed, values["order"])
-    source = {**trace.source, "workload": canonical_workload(name, given)}
-    return dataclasses.replace(trace, name=name, source=source)
+    source = {**trace.source, "workload": _canonical(entry, values)}
+    return dataclasses.replace(trace, name=entry.name, source=source)
 
 
 def dataset_texts(workload: str, model: str) -> real_sets.Texts:
     """Place and prompt of every row of `name:key=value,…`; WorkloadError where only lengths are at hand."""
-    name, given = options.split(workload)
-    entry = entry_of(name)
+    name, told = options.split(workload)
+    entry, given = entry_of(name, told)
     values = options.read(entry.name, entry.options, given)
     if entry.texts is None or not (values["path"] or values["hf"] or values.get("source") == "hub"):
         source = entry.name if entry.texts else "sharegpt"
@@ -284,10 +319,13 @@ def dataset_texts(workload: str, model: str) -> real_sets.Texts:
 
 def canonical_workload(name: str, given: Mapping[str, str]) -> str:
     """`name:key=value,…` with only what differs from the default, sorted; `file:PATH,…` for a file."""
-    entry = entry_of(name)
-    values = options.read(name, entry.options, given)
+    entry, given = entry_of(name, given)
+    return _canonical(entry, options.read(entry.name, entry.options, given))
+
+
+def _canonical(entry: WorkloadEntry, values: Values) -> str:
     told = {o.name: values[o.name] for o in entry.options if values[o.name] != o.default}
-    name = entry.name
-    first = [told.pop("path")] if name == "file" else []
+    first = [told.pop("path")] if entry.name == "file" else []
     parts = first + [f"{key}={options.write(told[key])}" for key in sorted(told)]
-    return f"{name}:{','.join(parts)}" if parts else name
+    # The name of a drift is an option already, so that the others follow a comma.
+    return f"{entry.name}{',' if ':' in entry.name else ':'}{','.join(parts)}" if parts else entry.name

@@ -1,4 +1,4 @@
-"""Traces in a user's own file: our JSON lines, or ShareGPT's array; the format is guessed from the content."""
+"""Our own format: JSON lines, with a header as the first of them where the trace was converted."""
 
 from __future__ import annotations
 
@@ -9,34 +9,27 @@ import numpy as np
 import orjson
 
 from workloads import cache
+from workloads.blocks import Blocks, misfit
 from workloads.datasets.json_array import read_array
 from workloads.errors import WorkloadError
+from workloads.header import checked, with_header
 from workloads.reading import brief, open_regular, shown
 from workloads.trace import Trace
+from workloads.traces.assemble import rate_question
+from workloads.traces.mooncake import BLOCK_TOKENS
 
-FORMATS = ("jsonl", "sharegpt")
 MOST_TOKENS = 10**9
 # Seconds since 1970 are 1.8e9; nanoseconds in 64 bits end at 9.2e9 s.
 LARGEST_STAMP_S = 9e9
 _ONE_A_LINE = "write one object a line, without the array's brackets and commas"
-_COLUMNS = ("prompt_tokens", "output_tokens", "timestamp_s", "id", "session", "turn", "out_hint")
+COLUMNS = ("prompt_tokens", "output_tokens", "timestamp_s", "id", "session", "turn", "out_hint", "hash_ids")
+_KNOWN = frozenset(COLUMNS)
 
-_KNOWN = frozenset(_COLUMNS)
 
-
-def guess_format(path: Path) -> str:
-    """`sharegpt` for a JSON array, `jsonl` for JSON objects; WorkloadError for anything else."""
-    with open_regular(path) as file:
-        head = file.read(65536).removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not head:
-        raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
-    if head[:1] not in b"[{":
-        raise WorkloadError(f"{shown(path)}: format not recognised: known are {', '.join(FORMATS)} (format=…)")
-    if head[:1] == b"{":
-        return "jsonl"
+def refuse_array_of_rows(path: Path) -> None:
+    """WorkloadError where a JSON array holds rows of ours rather than conversations."""
     if _is_array_of_rows(path):
         raise WorkloadError(f"{shown(path)}: a JSON array of rows: {_ONE_A_LINE}")
-    return "sharegpt"
 
 
 def _is_array_of_rows(path: Path) -> bool:
@@ -46,7 +39,7 @@ def _is_array_of_rows(path: Path) -> bool:
     except WorkloadError:
         # What is wrong with the array is told where it is read.
         return False
-    return first is not None and isinstance(first.value, dict) and not first.value.keys().isdisjoint(_COLUMNS[:2])
+    return first is not None and isinstance(first.value, dict) and not first.value.keys().isdisjoint(COLUMNS[:2])
 
 
 def _whole(where: str, column: str, value: Any, minimum: int) -> int:
@@ -61,7 +54,7 @@ def _checked(where: str, row: Any) -> dict[str, Any]:
     """The row's known columns, each of the right type."""
     if not isinstance(row, dict):
         raise WorkloadError(f"{where}: not a JSON object{f': {_ONE_A_LINE}' if isinstance(row, list) else ''}")
-    found = {column: row[column] for column in _COLUMNS if row.get(column) is not None}
+    found = {column: row[column] for column in COLUMNS if row.get(column) is not None}
     for column in ("prompt_tokens", "output_tokens"):
         if column not in found:
             raise WorkloadError(f"{where}: {column} is missing")
@@ -80,6 +73,10 @@ def _checked(where: str, row: Any) -> dict[str, Any]:
         _whole(where, "turn", found["turn"], 0)
         if "session" not in found:
             raise WorkloadError(f"{where}: turn without session")
+    if "hash_ids" in found and (
+        not isinstance(found["hash_ids"], list) or any(type(one) is not int for one in found["hash_ids"])
+    ):
+        raise WorkloadError(f"{where}: hash_ids is {brief(found['hash_ids'])}, not a list of whole numbers")
     if "out_hint" in found:
         found["out_hint"] = _hint(where, found["out_hint"])
     return found
@@ -96,9 +93,13 @@ def _hint(where: str, value: Any) -> tuple[int, int]:
     return low, high
 
 
-def _rows(path: Path) -> tuple[list[tuple[int, dict[str, Any]]], dict[str, None]]:
-    """The rows with their lines' numbers, and the keys that are none of ours in the order in which they come."""
-    rows: list[tuple[int, dict[str, Any]]] = []
+Rows = list[tuple[int, dict[str, Any]]]
+
+
+def _rows(path: Path) -> tuple[Rows, dict[str, None], dict[str, Any] | None]:
+    """The rows with their lines' numbers, the keys that are none of ours in their order, the header."""
+    rows: Rows = []
+    header: dict[str, Any] | None = None
     unknown: dict[str, None] = {}
     with open_regular(path) as file:
         for number, raw in enumerate(file, 1):
@@ -110,10 +111,13 @@ def _rows(path: Path) -> tuple[list[tuple[int, dict[str, Any]]], dict[str, None]
                 value = orjson.loads(line)
             except orjson.JSONDecodeError as error:
                 raise WorkloadError(f"{where}: not JSON ({error}): one JSON object a line") from None
+            if not rows and header is None and isinstance(value, dict) and value.keys() == {"header"}:
+                header = checked(where, value["header"])
+                continue
             rows.append((number, _checked(where, value)))
             if not value.keys() <= _KNOWN:
                 unknown |= dict.fromkeys(key for key in value if key not in _KNOWN)
-    return rows, unknown
+    return rows, unknown, header
 
 
 def _same_columns(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> frozenset[str]:
@@ -130,14 +134,15 @@ def _same_columns(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> frozens
 
 
 def load_jsonl(path: Path) -> Trace:
-    """A trace of JSON lines: prompt_tokens, output_tokens, and timestamp_s, id, session, turn, out_hint where known.
+    """A trace of JSON lines: prompt_tokens, output_tokens, and timestamp_s, id, session, turn, out_hint, hash_ids
+    where known.
 
     Timestamps are seconds and ascend; the trace counts them from the first. Other keys are not read, and
-    source["notices"] names them.
+    source["notices"] names them. The first line may be {"header": …}, as `bench trace import` writes it.
     Raises WorkloadError naming file, row (line, from 1) and column.
     """
     file_sha = cache.file_digest(path)
-    rows, unknown = _rows(path)
+    rows, unknown, header = _rows(path)
     if not rows:
         raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
     columns = _same_columns(path, rows)
@@ -161,26 +166,45 @@ def load_jsonl(path: Path) -> Trace:
     session, turn = [], []
     for _, row in rows if "session" in columns else []:
         key = row["session"]
-        session.append(sessions.setdefault(key, len(sessions)))
+        number = sessions.setdefault(key, len(sessions))
+        # A converted trace keeps its sessions' own numbers: they are part of its digest.
+        session.append(key if header is not None and type(key) is int else number)
         turns[key] = turns.get(key, -1) + 1
         turn.append(row.get("turn", turns[key]))
     source: dict[str, Any] = {"kind": "file", "format": "jsonl", "file": shown(path.name), "file_sha256": file_sha}
-    if unknown:
-        more = f" and {len(unknown) - 8} more" if len(unknown) > 8 else ""
-        source["notices"] = [
-            f"{source['file']}: keys that are not read: {', '.join(map(brief, [*unknown][:8]))}{more} "
-            f"(known are {', '.join(_COLUMNS)})"
-        ]
     hints = np.array([row["out_hint"] for _, row in rows], np.int64) if "out_hint" in columns else None
-    return Trace(
+    notices = [unread_notice(source["file"], list(unknown))] if unknown else []
+    seconds = None if stamps is None else stamps - stamps[0]
+    if seconds is not None and (question := rate_question(source["file"], seconds)):
+        notices.append(question)
+    if notices:
+        source["notices"] = notices
+    trace = Trace(
         name="file",
         prompt_tokens=np.array([row["prompt_tokens"] for _, row in rows], np.int64),
         output_tokens=np.array([row["output_tokens"] for _, row in rows], np.int64),
         source=source,
-        timestamp_s=None if stamps is None else stamps - stamps[0],
+        timestamp_s=seconds,
         session=np.array(session, np.int64) if session else None,
         turn=np.array(turn, np.int64) if session else None,
         ids=tuple(seen) if seen else None,
         hint_low=None if hints is None else hints[:, 0],
         hint_high=None if hints is None else hints[:, 1],
+        blocks=_blocks(path, rows, header) if "hash_ids" in columns else None,
     )
+    return with_header(trace, header, shown(path))
+
+
+def _blocks(path: Path, rows: Rows, header: dict[str, Any] | None) -> Blocks:
+    tokens = (header or {}).get("block_tokens") or BLOCK_TOKENS
+    for number, row in rows:
+        if why := misfit(row["hash_ids"], row["prompt_tokens"], tokens):
+            raise WorkloadError(f"{shown(path)}, row {number}: {why}")
+    return Blocks(tuple(tuple(row["hash_ids"]) for _, row in rows), tokens)
+
+
+def unread_notice(file: str, keys: list[str]) -> str:
+    """What to say of keys or columns that are none of ours."""
+    more = f" and {len(keys) - 8} more" if len(keys) > 8 else ""
+    listed = ", ".join(map(brief, keys[:8]))
+    return f"{file}: keys that are not read: {listed}{more} (known are {', '.join(COLUMNS)})"

@@ -60,7 +60,7 @@ def limit(
         "min_output_tokens": min_output_tokens,
         "max_prompt_tokens": max_prompt_tokens,
     }
-    source = {**trace.source, "filters": filters, "skipped": skipped}
+    source = {**kept.source, "filters": filters, "skipped": skipped}
     return dataclasses.replace(kept, output_tokens=output, source=source)
 
 
@@ -118,8 +118,8 @@ def select(trace: Trace, requests: int | None, seed: int, order: str = "file") -
     if requests > len(trace):
         times = requests / len(trace)
         notes.append(f"{requests} requests repeat the trace of {len(trace)} rows {times:.3g} times")
-    source = {**trace.source, "window": {"start": start, "rows": requests, "of": len(trace), "order": order}}
     taken = trace.take(index)
+    source = {**taken.source, "window": {"start": start, "rows": requests, "of": len(trace), "order": order}}
     timestamp, session, turn = taken.timestamp_s, taken.session, taken.turn
     if order not in ("file", "time"):
         notes.append(f"order={order}: every request stands alone, in an order of its own")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from itertools import accumulate
 from typing import Any
 
 from workloads import options
@@ -19,7 +20,7 @@ LARGEST_SCALE = 1e6
 
 
 def _text(value: Any) -> str:
-    return "/".join(map(repr, value)) if isinstance(value, tuple) else repr(value)
+    return "/".join(map(repr, value)) if isinstance(value, tuple) else options.write(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,24 @@ class Closed(_Canonical):
     """At most `concurrency` requests in flight, in the trace's order; the next leaves as one ends."""
 
     concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedPhases(_Canonical):
+    """A closed loop whose concurrency changes: `requests[i]` requests with at most `concurrency[i]` in flight.
+
+    The last phase takes what is left. With `drain` a phase begins when everything before it has ended, as with one
+    client run after the other; without, as soon as its first request is next.
+    """
+
+    concurrency: tuple[int, ...]
+    requests: tuple[int, ...]
+    drain: bool
+
+    @property
+    def first_rows(self) -> tuple[int, ...]:
+        """The row of the trace with which each phase begins."""
+        return tuple(accumulate(self.requests[:-1], initial=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +109,10 @@ class Offline(_Canonical):
     """Every request is due at 0."""
 
 
-Arrival = Closed | Poisson | Constant | Gamma | FromTrace | Ramp | Phases | Offline
+Arrival = Closed | ClosedPhases | Poisson | Constant | Gamma | FromTrace | Ramp | Phases | Offline
 NAMES: dict[type, str] = {
     Closed: "closed",
+    ClosedPhases: "closed-phases",
     Poisson: "poisson",
     Constant: "constant",
     Gamma: "gamma",
@@ -122,6 +142,11 @@ ARRIVALS: dict[str, tuple[Option, ...]] = {
         Option("seconds", str, None, "one length a phase: seconds=60/30/60"),
     ),
     "offline": (),
+    "closed-phases": (
+        Option("concurrency", str, None, "one level a phase: concurrency=32/512/32"),
+        Option("requests", str, None, "requests of each phase, the last one takes the rest: requests=500/4000/500"),
+        Option("drain", bool, True, "a phase begins when all before it has ended"),
+    ),
 }
 
 
@@ -174,6 +199,27 @@ def _phases(text: str, values: Mapping[str, Any]) -> Phases:
     return Phases(rates, seconds)
 
 
+def _wholes(text: str, name: str, value: str) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(part) for part in value.split("/"))
+    except ValueError:
+        raise WorkloadError(f"arrival {text}: {name}={shown(value, 60)} is no list of whole numbers, 32/512") from None
+    if not all(1 <= number <= options.LARGEST for number in numbers):
+        raise WorkloadError(f"arrival {text}: {name}={shown(value, 60)}: each must be 1 to {options.LARGEST}")
+    return numbers
+
+
+def _closed_phases(text: str, values: Mapping[str, Any]) -> ClosedPhases:
+    levels = _wholes(text, "concurrency", values["concurrency"])
+    requests = _wholes(text, "requests", values["requests"])
+    if len(levels) != len(requests):
+        raise WorkloadError(
+            f"arrival {text}: {len(levels)} levels of concurrency and {len(requests)} numbers of requests: "
+            "give one of each a phase"
+        )
+    return ClosedPhases(levels, requests, values["drain"])
+
+
 def parse_arrival(text: str, *, rate: float | None = None, concurrency: int | None = None) -> Arrival:
     """The arrival of `poisson`, `gamma:cv=2`, … with the rate (requests/s) or concurrency given apart.
 
@@ -192,7 +238,7 @@ def parse_arrival(text: str, *, rate: float | None = None, concurrency: int | No
     for key, value in (("rate", rate), ("concurrency", concurrency)):
         if value is None:
             continue
-        if key not in {option.name for option in known}:
+        if key not in {option.name for option in known} or name == "closed-phases":
             raise WorkloadError(f"arrival {text} takes no {key}: leave it out, or choose another arrival")
         if key in given:
             raise WorkloadError(f"arrival {text}: {key} is given twice")
@@ -207,6 +253,8 @@ def parse_arrival(text: str, *, rate: float | None = None, concurrency: int | No
             if values["concurrency"] < 1:
                 raise WorkloadError(f"arrival {text} needs a concurrency of 1 or more")
             return Closed(values["concurrency"])
+        case "closed-phases":
+            return _closed_phases(shown(text, 120), values)
         case "poisson":
             return Poisson(values["rate"])
         case "constant":

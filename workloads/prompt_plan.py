@@ -2,48 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 
+from workloads.blocks import Blocks
 from workloads.errors import WorkloadError
 from workloads.prompt_draws import Draws, Indexes
 from workloads.trace import Trace
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """A trace's `hash_ids`: `ids[row]` names the row's blocks of `tokens` tokens, in order from its start.
-
-    Equal ids are equal text, so prompts share as long a prefix as their ids agree. The last block may be
-    cut by the prompt's end; what the ids do not reach is the row's own.
-    """
-
-    ids: Sequence[Sequence[int]]
-    tokens: int
-
-    def check(self, trace: Trace) -> int:
-        """How many block numbers there are (the highest + 1); WorkloadError where they do not fit the trace."""
-        if self.tokens < 1:
-            raise WorkloadError(
-                f"{trace.name}: blocks of {self.tokens} tokens: hash_ids need a block size of 1 or more"
-            )
-        if len(self.ids) != len(trace):
-            raise WorkloadError(f"{trace.name}: hash_ids has {len(self.ids)} rows, prompt_tokens has {len(trace)}")
-        highest = -1
-        for row, ids in enumerate(self.ids):
-            need = -(-int(trace.prompt_tokens[row]) // self.tokens)
-            if len(ids) > need:
-                raise WorkloadError(
-                    f"{trace.name}, row {row}: {len(ids)} hash_ids, but a prompt of {trace.prompt_tokens[row]} tokens "
-                    f"has {need} blocks of {self.tokens}: check the block size"
-                )
-            if len(ids):
-                if min(ids) < 0 or max(ids) >= 1 << 64:
-                    raise WorkloadError(f"{trace.name}, row {row}: a hash_id is not between 0 and 2⁶⁴ − 1")
-                highest = max(highest, int(max(ids)))
-        return highest + 1
 
 
 class Plan:
@@ -61,7 +25,7 @@ class Plan:
             raise WorkloadError(f"{trace.name}: hash_ids already say what turns share: ask for one or the other")
         self.trace = trace
         self.blocks = blocks
-        count = blocks.check(trace) if blocks is not None else 0
+        count = blocks.check(trace.name, trace.prompt_tokens) if blocks is not None else 0
         self.draws = Draws(trace.digest, seed, symbols, rows=len(trace), blocks=count)
         self._before = _turns_before(trace) if sessions else None
 

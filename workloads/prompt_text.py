@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from workloads.blocks import Blocks
 from workloads.errors import WorkloadError
 from workloads.prompt_draws import Indexes
-from workloads.prompt_plan import Blocks, Plan
+from workloads.prompt_plan import Plan
 from workloads.prompts import check_warmup
 from workloads.trace import Trace
 

@@ -8,9 +8,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from workloads.blocks import Blocks
 from workloads.errors import WorkloadError
 from workloads.prompt_draws import MIN_SYMBOLS, WARMUPS, Indexes
-from workloads.prompt_plan import Blocks, Plan
+from workloads.prompt_plan import Plan
 from workloads.trace import Trace
 
 Ids = npt.NDArray[np.uint32]

@@ -76,6 +76,8 @@ class Driver:
         self._closed = settings.concurrency is not None
         self._schedule = Schedule(plan, places, self._closed)
         self._slots = min(settings.concurrency or 0, len(self._schedule.heads))
+        self._level = self._slots
+        self._levels = deque(settings.levels)  # of a closed loop: the phases to come
         self._head = endpoint.head()
         self._secret = endpoint.key
         self._t0 = 0
@@ -140,6 +142,7 @@ class Driver:
     def send_due(self, now_ns: int) -> None:
         """Send what is due by `now_ns`, in the order it is due."""
         if self._closed and self._slots:
+            self._slots_due_ns = self._t0
             self._loop.call_soon(self._start_slots)
             self.next_due = NEVER
             return
@@ -229,9 +232,11 @@ class Driver:
             self._alarm.set(due_ns)
 
     def _start_slots(self) -> None:
-        for _ in range(min(_STARTS, self._slots)):
+        for _ in range(_STARTS):
+            if not self._slots:
+                break
             self._slots -= 1
-            self._take_head(self._t0)
+            self._take_head(self._slots_due_ns)
         if self._slots and not self._ending:
             self._loop.call_soon(self._start_slots)
         else:
@@ -240,9 +245,27 @@ class Driver:
 
     def _take_head(self, due_ns: int) -> None:
         """A slot of a closed loop takes the next request that waits for no other."""
+        if self._settings.levels and not self._may_take(due_ns):
+            return
         place = self._schedule.take()
         if place is not None:
             self._dispatch(place, due_ns)
+
+    def _may_take(self, due_ns: int) -> bool:
+        """Whether the level of the next request's phase leaves room; where it begins one, its other slots start too."""
+        place = self._schedule.peek()
+        if place is None:
+            return False
+        if self._levels and self._plan.columns["row"][place] >= self._levels[0][0]:
+            if self._settings.drain and self.in_flight:
+                return False
+            self._level = self._levels.popleft()[1]
+            starting = self._slots
+            self._slots = max(self._level - self.in_flight - 1, 0)
+            self._slots_due_ns = due_ns
+            if self._slots and not starting:
+                self._loop.call_soon(self._start_slots)
+        return self.in_flight < self._level
 
     def _dispatch(self, place: int, due_ns: int) -> None:
         flight = _Flight(place, due_ns)

@@ -45,6 +45,10 @@ class Schedule:
         self._next += 1
         return self.heads[self._next - 1], due_ns
 
+    def peek(self) -> int | None:
+        """The head that `take` gives next."""
+        return self.heads[self._next] if self._next < len(self.heads) else None
+
     def take(self) -> int | None:
         """The next head for a free slot; None where there is none left."""
         if self._next >= len(self.heads):

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 class Settings:
     """How to drive; None is no limit.
 
-    `concurrency` requests in flight make a closed loop, None an open one. The time-outs count from when a
+    `concurrency` requests in flight make a closed loop, None an open one. Of a closed loop whose concurrency changes it
+    is the most, and `levels` has the first row of each phase and what may then be in flight; with `drain` a phase
+    begins when everything before it has ended. The time-outs count from when a
     request is due. After `max_duration_s` nothing more is sent. A server that refuses connections for
     `gone_after_s` while nothing is under way ends the run. A request that is answered 429 goes out again up to
     `retries_429` times, each after what Retry-After says; its times count from the first send.
@@ -23,6 +25,8 @@ class Settings:
     max_duration_s: float | None = None
     gone_after_s: float = 1.0
     retries_429: int = 0
+    levels: tuple[tuple[int, int], ...] = ()
+    drain: bool = False
 
 
 @dataclass(slots=True)

@@ -63,18 +63,28 @@ class Client:
 
 
 class EndpointEngine:
-    """One run against a server, ready to go; raises UserError for what the user can mend."""
+    """One run against a server, ready to go; raises UserError for what the user can mend.
+
+    `endpoint` may be set until `replay` begins, where the server starts later than the prompts are made; `note`
+    then stands for what is said of it.
+    """
 
     kind = "measured"
 
-    def __init__(self, spec: RunSpec, stream: Stream, endpoint: Endpoint, client: Client) -> None:
+    def __init__(
+        self, spec: RunSpec, stream: Stream, endpoint: Endpoint, client: Client, note: str | None = None
+    ) -> None:
         self.spec = spec
         self.stream = stream
         self.endpoint = endpoint
         self.client = client
         self.degraded: list[str] = []
-        self.notes = [f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"]
+        self.notes = [note or f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"]
         self.hints = hints_of(spec.lengths, stream.trace, spec.seed)
+        if len(stream.levels) > 1 and client.processes > 1:
+            raise UserError("--processes: a schedule of concurrency is kept by one process: leave --processes out")
+        if len(stream.levels) > 1 and client.sessions:
+            raise UserError("--sessions: a schedule of concurrency counts requests, not conversations: leave one out")
         self._prompts = self._prompts_of()
 
     def _prompts_of(self) -> TokenPrompts | TextPrompts | DatasetPrompts:
@@ -90,7 +100,7 @@ class EndpointEngine:
                 self.notes.append("chat: the template's own tokens come on top of each prompt's length")
             # `/v1/completions` adds the tokenizer's own special tokens to a text, a chat template brings its own.
             words = Words(tokenizer, add_special_tokens=client.api != "chat")
-            return TextPrompts(trace, seed, words, sessions=client.sessions)
+            return TextPrompts(trace, seed, words, blocks=trace.blocks, sessions=client.sessions)
         size = client.vocabulary
         if size is None:
             try:
@@ -104,7 +114,7 @@ class EndpointEngine:
                     f"prompts are ids below {size:,}, an assumed vocabulary: the tokenizer of {self.spec.model} "
                     "could not be had; give --vocabulary or --tokenizer"
                 )
-        return TokenPrompts(trace, seed, safe_ids(size), sessions=client.sessions)
+        return TokenPrompts(trace, seed, safe_ids(size), blocks=trace.blocks, sessions=client.sessions)
 
     def _no_tokenizer(self) -> str:
         name = self.client.tokenizer or self.spec.model
@@ -142,11 +152,12 @@ class EndpointEngine:
             outcome = drive(
                 self._planned(),
                 self.endpoint,
-                self._settings(self.stream.concurrency),
+                self._settings_of_stream(),
                 sink,
                 processes=self.client.processes,
                 progress=lambda one: progress(_status(one)),
                 stopped=stopped,
+                started=lambda t0_ns: writer.learn(clock={"origin_ns": t0_ns}),
             )
         notes = [*outcome.notes, *cut_short(self.spec.max_duration_s, outcome.sent, len(self.stream.trace))]
         notes += [*scraper.notes, *outlived.notes]
@@ -160,6 +171,13 @@ class EndpointEngine:
         if status == "complete" and outcome.recorded and not outcome.completed:
             status, reason = "failed", f"no request of {outcome.recorded:,} completed; the first: {first.error}"
         return Ended(status, reason, tuple(notes), observed)
+
+    def _settings_of_stream(self) -> Settings:
+        stream = self.stream
+        settings = self._settings(stream.concurrency)
+        if len(stream.levels) < 2:
+            return settings
+        return dataclasses.replace(settings, levels=stream.levels, drain=stream.drain)
 
     def _settings(self, concurrency: int | None) -> Settings:
         return Settings(

@@ -43,7 +43,10 @@ class Simulated:
     @property
     def notes(self) -> list[str]:
         """How the cost of a step is known."""
-        return [f"simulated: {self.pair.describe(self.spec.cost_model)}", *self.pair.policy_notes]
+        notes = [f"simulated: {self.pair.describe(self.spec.cost_model)}", *self.pair.policy_notes]
+        if self.stream.trace.blocks is not None:
+            notes.append("prompts share prefixes (hash_ids); this engine has no prefix cache and computes all of them")
+        return notes
 
     @property
     def degraded(self) -> list[str]:

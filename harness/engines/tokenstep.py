@@ -19,6 +19,7 @@ from policies.offline import canonical_offline, offline_options, plan_offline
 from workloads import options
 from workloads.arrivals import Stream
 from workloads.options import Option
+from workloads.processes import LONGEST_S
 from workloads.trace import Trace
 
 STEPS_AT_ONCE = 1 << 17
@@ -52,8 +53,8 @@ class TokenStep:
         terms += [f"{cost.tau:g} s · requests · longest progress"] if cost.tau else []
         terms += [f"{cost.k:g} s · longest progress"] if cost.k else []
         notes = [
-            "token-step model: every request waits at the start, its length is known exactly (oracle), prompts cost "
-            "nothing; gpu and model are labels. Never comparable to another engine",
+            "token-step model: every request waits at the start, prompts cost nothing; gpu and model are labels. Never "
+            "comparable to another engine",
             f"a step takes {' + '.join(terms)}",
         ]
         if self.policy[0] == "isjl-paper" and not offline_options(*self.policy)["hold"]:
@@ -72,7 +73,6 @@ class TokenStep:
             "engine": "token-step model",
             "engine_version": f"schedbench {__version__}",
             "policy_class": canonical_offline(*self.policy),
-            "lengths": "oracle",
             "cost_model": {
                 "name": "tokenstep",
                 "basis": "assumed",
@@ -96,6 +96,11 @@ class TokenStep:
             if stopped():
                 return Ended("interrupted", "interrupted by the user")
             n, most = segments.n[place], t + 1 - segments.start_min[place]
+            if now_ns / 1e9 + self.step_time.seconds(n, most).sum() > LONGEST_S:
+                raise UserError(
+                    f"--cost-model {self.spec.cost_model}: the run takes more than the {LONGEST_S:g} s "
+                    "that can be told to the nanosecond: lower c, tau and k"
+                )
             duration = self.step_time.nanoseconds(n, most)
             ends = now_ns + np.cumsum(duration)
             writer.add_steps(_steps(segments, t, place, ends - duration, duration, len(trace)))

@@ -42,7 +42,7 @@ class Measured:
 
 def is_closed_loop(spec: RunSpec) -> bool:
     """Whether a finished request makes room for the next one (concurrency), rather than a clock."""
-    return spec.arrival.partition(":")[0] == "closed"
+    return spec.arrival.partition(":")[0] in ("closed", "closed-phases")
 
 
 def measure(table: Any, steps: Any | None, spec: RunSpec, closed_loop: bool) -> Measured:

@@ -108,6 +108,8 @@ def _completed(evidence: Evidence) -> float | str:
 def _steady(evidence: Evidence) -> float | str:
     if not is_closed_loop(evidence.spec):
         return "in an open loop the arrivals decide how many are in flight"
+    if evidence.spec.arrival.startswith("closed-phases:"):
+        return "the number in flight changes by plan"
     if evidence.spec.client.get("sessions"):
         return "a conversation that thinks has nothing in flight"
     start, end = span(evidence.measured.requests)

@@ -109,7 +109,9 @@ class BatchLoop:
         self._n = n
         self._closed = stream.due_ns is None
         self._due: list[int] = [0] * n if stream.due_ns is None else stream.due_ns.tolist()
-        self._concurrency = stream.concurrency or 0
+        self._concurrency = 0
+        self._levels = deque(stream.levels)  # of a closed loop: phases to come, by first row
+        self._drain = stream.drain
         self._next = 0  # the next request of the stream to arrive
         self._last_send = NEVER if max_duration_s is None else round(max_duration_s * 1e9)
         self._first: list[int] = [-1] * n
@@ -236,6 +238,10 @@ class BatchLoop:
         while self._next < self._n:
             request = self._next
             if self._closed:
+                if self._levels and request == self._levels[0][0]:
+                    if self._drain and (self._line or self._running):
+                        break
+                    self._concurrency = self._levels.popleft()[1]
                 if len(self._line) + len(self._running) >= self._concurrency or self._now > self._last_send:
                     break
                 self._due[request] = self._now

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +134,13 @@ class StepTime:
     tau: float
     k: float
 
+    def seconds(self, n: Ints, most: Ints) -> Floats:
+        """The time of steps with n requests and a longest of `most`."""
+        return np.asarray(self.c + self.tau * (n * most) + self.k * most)
+
     def nanoseconds(self, n: Ints, most: Ints) -> Ints:
-        """The time of steps with n requests and a longest of `most`, rounded once to whole ns, at least 1."""
-        seconds = self.c + self.tau * (n * most) + self.k * most
-        return np.maximum(np.rint(seconds * 1e9), 1).astype(np.int64)
+        """The same, rounded once to whole ns, at least 1."""
+        return np.maximum(np.rint(self.seconds(n, most) * 1e9), 1).astype(np.int64)
 
 
 def blocks(segments: Segments, size: int) -> Iterator[tuple[Ints, Ints]]:

@@ -7,13 +7,14 @@ Each case runs in a process of its own, so that its memory is its own; times are
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import resource
 import subprocess
 import sys
 import time
 
 
-def measure(gpu: str, policy: str, requests: int) -> None:
+def measure(gpu: str, policy: str, requests: int, lengths: str) -> None:
     """Replays the embedded ShareGPT lengths, closed loop 2,048, N = 1024, B = 14,336, and prints a line."""
     from harness.engines.simulated import Simulated, replay
     from harness.run import stream_of
@@ -21,6 +22,7 @@ def measure(gpu: str, policy: str, requests: int) -> None:
     from harness.simulate.batch import Chunk
 
     spec = RunSpec(gpu=gpu, model="Qwen/Qwen3-8B", policy=policy, workload="sharegpt", requests=requests)
+    spec = dataclasses.replace(spec, lengths=lengths)
     engine = Simulated(spec, stream_of(spec))
     rows = 0
 
@@ -30,7 +32,7 @@ def measure(gpu: str, policy: str, requests: int) -> None:
         return True
 
     before = time.process_time()
-    loop = replay(engine.stream, engine.policy, engine.cost, engine.limits, sink)
+    loop = replay(engine.stream, engine.policy, engine.cost, engine.limits, sink, hints=engine.hints)
     seconds = time.process_time() - before
     assert rows == requests
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -45,15 +47,17 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--gpu", default="h200,l40s")
     parser.add_argument("--policy", default="v1,ebplus")
+    parser.add_argument("--lengths", default="none", help="what an ordered policy knows, such as oracle")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        measure(given.gpu, given.policy, given.requests)
+        measure(given.gpu, given.policy, given.requests, given.lengths)
         return
     for gpu in given.gpu.split(","):
         for policy in given.policy.split(","):
             command = [sys.executable, __file__, "--one", "--gpu", gpu, "--policy", policy]
-            subprocess.run([*command, "--requests", str(given.requests)], check=True)
+            command += ["--requests", str(given.requests), "--lengths", given.lengths]
+            subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from workloads.arrivals import (
     Constant,
     FromTrace,
     Gamma,
+    Offline,
     Phases,
     Poisson,
     Ramp,
@@ -39,7 +40,7 @@ open_loops: st.SearchStrategy[Arrival] = st.one_of(
     st.builds(Poisson, rates), st.builds(Constant, rates), st.builds(Gamma, rates, shapes), ramps, phases()
 )
 arrivals: st.SearchStrategy[Arrival] = st.one_of(
-    open_loops, st.builds(Closed, st.integers(1, 10**6)), st.builds(FromTrace, rates)
+    open_loops, st.builds(Closed, st.integers(1, 10**6)), st.builds(FromTrace, rates), st.builds(Offline)
 )
 seeds = st.integers(0, 2**63)
 

@@ -27,7 +27,7 @@ from policies.mixed import Mixed
 from policies.orders import Ranked
 from policies.threshold import StepCosts, crossover
 from tests.oracle import LENGTH, TOO_LONG, Oracle, StepRow
-from workloads.arrivals import Arrival, Closed, Poisson, Stream
+from workloads.arrivals import Arrival, Closed, ClosedPhases, Poisson, Stream
 from workloads.hints import Hints, hints_of
 from workloads.trace import Trace
 
@@ -209,6 +209,7 @@ class Case:
     costs: StepCosts
     model: CostModel
     every: int = 4096
+    phases: tuple[tuple[int, ...], tuple[int, ...], bool] | None = None
     max_duration_s: float | None = None
     lengths: str = "none"
 
@@ -219,6 +220,8 @@ class Case:
     @cached_property
     def stream(self) -> Stream:
         trace = Trace("random", np.array(self.prompts, np.int64), np.array(self.outputs, np.int64))
+        if self.due_ns is None and self.phases:
+            return Stream(trace, ClosedPhases(*self.phases), None)
         if self.due_ns is None:
             return Stream(trace, Closed(self.concurrency), None)
         arrival: Arrival = Poisson(1.0)
@@ -320,6 +323,16 @@ def case_of(draw: Draw, least: int = 1, most: int = 80, kinds: Sequence[str] = K
     )
 
 
+def phases_of(draw: Draw, n: int) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+    """Levels of concurrency and requests of each, the last of which begins within n."""
+    counts: list[int] = []
+    while sum(counts) < n and len(counts) < 4:
+        counts.append(draw.integer(1, n))
+    while len(counts) > 1 and sum(counts[:-1]) >= n:
+        counts.pop()
+    return tuple(draw.integer(1, 20) for _ in counts), tuple(counts), draw.choice((True, False))
+
+
 def crowded(draw: Draw, kinds: Sequence[str] = ("v1", "ebplus", "erratic", "erratic")) -> Case:
     """Long prompts in small chunks among many decodes, with KV for about two: chunks that find no block."""
     case = case_of(draw, 20, 80, kinds)
@@ -343,6 +356,13 @@ def cases(draw: st.DrawFn) -> Case:
     if drawn.integer(0, 4) == 4:
         return crowded(drawn, drawn.choice((("v1", "ebplus", "erratic", "erratic"), ORDERED)))
     return case_of(drawn, kinds=drawn.choice((KINDS, KINDS, ORDERED)))
+
+
+@st.composite
+def phased_cases(draw: st.DrawFn) -> Case:
+    """A closed loop whose concurrency changes."""
+    case = draw(cases())
+    return dataclasses.replace(case, due_ns=None, phases=phases_of(Drawn(draw), len(case.prompts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -541,6 +561,14 @@ def test_the_loop_equals_the_oracle(case: Case) -> None:
     oracle, played = case.oracle(), play(case)
     check_equal(case, oracle, played)
     check_conservation(case, played)
+
+
+@few
+@given(phased_cases())
+def test_a_schedule_of_concurrency_equals_the_oracle(case: Case) -> None:
+    played = play(case)
+    check_equal(case, case.oracle(), played)
+    check_same(played, play(case, leap=False, every=1))
 
 
 @few

@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workloads.blocks import Blocks
 from workloads.prompt_draws import Draws
-from workloads.prompt_plan import Blocks
 from workloads.prompts import TokenPrompts
 from workloads.trace import Trace
 

@@ -315,3 +315,39 @@ def test_secrets_show_nowhere_and_headers_stay_one_line() -> None:
 def test_the_busiest_window() -> None:
     assert busiest([0, 1, 2, 10, 11, 12, 13, 30], 4) == 4
     assert busiest([], 4) == 0
+
+
+def watching(levels: list[int]) -> Callable[[Request], object]:
+    """Answers well, and writes down how many are in flight as each request comes."""
+
+    async def manners(request: Request) -> bool:
+        levels.append(request.server.in_flight)
+        await asyncio.sleep(0)
+        return await answer_well(request)
+
+    return manners
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_a_schedule_of_concurrency_keeps_each_level(drain: bool) -> None:
+    seen: list[int] = []
+    settings = Settings(concurrency=6, levels=((0, 2), (10, 6), (40, 1)), drain=drain, timeout_s=20)
+    done = driven(watching(seen), plan_of(50), settings)  # type: ignore[arg-type]
+    assert done.ends == [FINE] * 50
+    one = done.results
+    assert max(seen) <= 6
+    # Overlaps at the client: at no send are more in flight than the level of its phase allows.
+    for first, last, level in ((0, 10, 2), (10, 40, 6), (40, 50, 1)):
+        for i in range(first, last):
+            sent = one[i].sent_ns or 0
+            others = [other for other in one if (other.sent_ns or 0) < sent < (other.done_ns or 0)]
+            assert len(others) < level or not drain
+        if drain and last < 50:
+            assert min(other.sent_ns or 0 for other in one[last:]) >= max(other.done_ns or 0 for other in one[:last])
+    assert max(sum((a.sent_ns or 0) <= (b.sent_ns or 0) < (a.done_ns or 0) for a in one) for b in one) == 6
+
+
+def test_a_phase_with_drain_is_due_when_the_one_before_it_has_ended() -> None:
+    done = driven(answer_well, plan_of(8), Settings(concurrency=3, levels=((0, 1), (4, 3)), drain=True, timeout_s=20))
+    assert done.ends == [FINE] * 8
+    assert [one.due_ns for one in done.results[4:7]] == [done.results[3].done_ns] * 3

@@ -145,11 +145,11 @@ def test_a_price_is_per_token_or_per_million() -> None:
 
 def test_prices_come_with_date_and_source_from_a_profile(tmp_path: Path) -> None:
     options: dict[str, Any] = {"price_in": None, "price_out": None, "gpu_hour": None, "prices": None, "currency": None}
-    pair = [("l40s", "Qwen/Qwen3-8B")]
+    pair = [("a100", "Qwen/Qwen3-8B")]
     assert prices_of_runs(given_prices(options), pair) == ({}, {})
     tokens = {"price_in": "0.1/M", "price_out": "0.3/M"}
     found, sources = prices_of_runs(given_prices(options | tokens | {"prices": "profile"}), pair)
-    hour = load_gpu("l40s").prices["gpu_hour"]
+    hour = load_gpu("a100").prices["gpu_hour"]
     assert dataclasses.astuple(found[0]) == (pytest.approx(1e-7), pytest.approx(3e-7), hour.value, "USD")
     (line,) = [line for line in price_lines(sources) if "GPU hour" in line]
     assert hour.date in line
@@ -162,7 +162,7 @@ def test_prices_come_with_date_and_source_from_a_profile(tmp_path: Path) -> None
         prices_of_runs(given_prices(options | tokens | {"prices": "profile", "currency": "EUR"}), pair)
     with pytest.raises(UserError, match="no price of a GPU hour"):
         prices_of_runs(given_prices(options | tokens | {"prices": "profile"}), [("unknown", "mine")])
-    assert "prices" not in json.dumps(load_pair("l40s", "Qwen/Qwen3-8B").to_manifest())
+    assert "prices" not in json.dumps(load_pair("a100", "Qwen/Qwen3-8B").to_manifest())
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_prices_come_with_date_and_source_from_a_profile(tmp_path: Path) -> None
     ],
 )
 def test_a_price_in_a_profile_needs_all_of_it(tmp_path: Path, line: str, why: str) -> None:
-    whole = (Path(__file__).parents[2] / "harness/gpus/l40s.toml").read_text(encoding="utf-8")
+    whole = (Path(__file__).parents[2] / "harness/gpus/a100.toml").read_text(encoding="utf-8")
     head, table, price = whole.partition("[prices.gpu_hour]\n")
     kept = [one for one in price.splitlines() if one.partition(" ")[0] != line.partition(" ")[0]]
     file = tmp_path / "mine.toml"

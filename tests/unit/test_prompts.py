@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
+from workloads.blocks import Blocks
 from workloads.catalog import load_workload
 from workloads.errors import WorkloadError
 from workloads.filters import with_history
 from workloads.prompt_draws import Draws
-from workloads.prompt_plan import Blocks
 from workloads.prompt_text import TextPrompts, Words
 from workloads.prompts import TokenPrompts, safe_ids
 from workloads.tokenizer import load_tokenizer

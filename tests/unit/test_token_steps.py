@@ -182,6 +182,16 @@ def test_what_has_no_meaning_is_refused(changed: dict[str, object], said: str) -
         TokenStep(spec, stream)
 
 
+@pytest.mark.parametrize("cost", ["tokenstep:c=1e300", "tokenstep:c=1e7", "tokenstep:c=2e6", "tokenstep:tau=1e17"])
+def test_a_run_longer_than_seconds_can_tell_is_said(tmp_path: Path, cost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenstep, "STEPS_AT_ONCE", 2)
+    spec = RunSpec(gpu="l40s", model="m", policy="v1", workload="w", engine="tokenstep", arrival="offline", requests=1,
+                   cost_model=cost)  # fmt: skip
+    stream = Stream(Trace("t", ints([1]), ints([9])), Offline(), ints([0]))
+    with pytest.raises(USER_ERRORS, match="lower c, tau and k"):
+        run(Prepared(spec, stream, TokenStep(spec, stream)), tmp_path, [], lambda _: None, lambda: False)
+
+
 def test_the_step_time_has_three_terms() -> None:
     n, most = ints([1, 50]), ints([1, 900])
     assert read_cost("auto").nanoseconds(n, most).tolist() == [501_000, 500_000 + 45_000_000]

@@ -14,6 +14,7 @@ from workloads.arrivals import (
     Constant,
     FromTrace,
     Gamma,
+    Offline,
     Phases,
     Poisson,
     Ramp,
@@ -49,6 +50,18 @@ def test_forms() -> None:
     assert parse_arrival("trace:scale=0.5") == FromTrace(0.5)
     assert parse_arrival("ramp:from=1,to=50,seconds=60") == Ramp(1.0, 50.0, 60.0)
     assert parse_arrival("phases:rates=5/50/5,seconds=60/30/60") == Phases((5.0, 50.0, 5.0), (60.0, 30.0, 60.0))
+
+
+def test_offline_everything_is_due_at_once() -> None:
+    arrival = parse_arrival("offline")
+    assert arrival == Offline()
+    assert arrival.canonical == "offline"
+    assert due_s("offline", 4, seed=3).tolist() == [0, 0, 0, 0]
+    assert schedule(arrival, trace_of(4), 0).concurrency is None
+    with pytest.raises(WorkloadError, match="takes no rate"):
+        parse_arrival("offline", rate=5.0)
+    with pytest.raises(WorkloadError, match="takes no concurrency"):
+        parse_arrival("offline", concurrency=5)
 
 
 def test_canonical_text() -> None:

@@ -129,7 +129,9 @@ def test_remedies_speak_of_the_workload_that_was_asked_for(tmp_path: Path) -> No
 
 
 def test_the_list_of_formats_has_no_empty_item(tmp_path: Path) -> None:
-    assert refusal(lambda: file_of(tmp_path / "x", format="csv")).endswith("it is one of jsonl, sharegpt")
+    assert refusal(lambda: file_of(tmp_path / "x", format="csv")).endswith(
+        "it is one of jsonl, parquet, azure, mooncake, burstgpt, vidur, sharegpt"
+    )
 
 
 def test_keys_that_are_not_read_are_named_once(tmp_path: Path) -> None:
@@ -137,7 +139,7 @@ def test_keys_that_are_not_read_are_named_once(tmp_path: Path) -> None:
     (notice,) = file_of(path).source["notices"]
     assert notice == (
         "t.jsonl: keys that are not read: 'timestamp', 'arrival_s', 'note' "
-        "(known are prompt_tokens, output_tokens, timestamp_s, id, session, turn)"
+        "(known are prompt_tokens, output_tokens, timestamp_s, id, session, turn, out_hint, hash_ids)"
     )
     (notice,) = file_of(put(path, row(**{f"\n{i}": 1 for i in range(20)}))).source["notices"]
     assert notice.isprintable()
