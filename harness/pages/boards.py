@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -10,19 +11,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.comparable import arms
-from harness.compare import compare_runs
+from harness.compare import Reading, compare_runs
 from harness.errors import UserError
 from harness.measure.statistics import t_quantile
 from harness.measure.verdict import LEVELS
 from harness.pages.corpus import Corpus, Entry
 from harness.pages.keep import Keep
+from harness.runspec import RunSpec
 
 # The arm that a change is held against, the first of these that the board has.
 BASELINES = ("v1", "stock", "v0")
 # Measured before the rest: what was timed comes before what was computed or only told.
 KINDS = ("measured", "emulated", "simulated", "reported")
-# Never part of what makes a board: the policy is compared, and repeats are the arm's own.
-_NOT_THE_BOARD = ("policy", "seed", "repeat")
+# Runs of a board that stay in memory while its arms are held against each other.
+REMEMBERED = 24
+# Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.
+_NOT_THE_BOARD = ("policy", "lengths", "seed", "repeat")
+# Of the spec's fields, those that have one.
+_DEFAULTS = {
+    one.name: one.default if one.default_factory is dataclasses.MISSING else one.default_factory()
+    for one in dataclasses.fields(RunSpec)
+    if (one.default, one.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +100,20 @@ def boards(corpus: Corpus, keep: Keep) -> list[Board]:
     """Every board of the corpus, measured first, then by GPU, model, workload and load."""
     groups: dict[str, list[Entry]] = {}
     for entry in corpus.entries:
-        groups.setdefault(_together(entry), []).append(entry)
+        groups.setdefault(decides(entry), []).append(entry)
     found = [_board(key, entries, keep) for key, entries in groups.items()]
     return sorted(found, key=_place)
 
 
-def _together(entry: Entry) -> str:
-    """What must be equal for runs to stand on one board, as text."""
-    spec = {name: value for name, value in entry.run.spec.to_dict().items() if name not in _NOT_THE_BOARD}
+def decides(entry: Entry, without: Sequence[str] = ()) -> str:
+    """What must be equal for runs to stand on one board, as text; `without` some fields of the spec."""
+    left_out = (*_NOT_THE_BOARD, *without)
+    # What is as it is by default goes without saying, so that a board keeps its id when specs gain a field.
+    spec = {
+        name: value
+        for name, value in entry.run.spec.to_dict().items()
+        if name not in left_out and (name not in _DEFAULTS or value != _DEFAULTS[name])
+    }
     provenance = entry.run.manifest.get("provenance", {})
     version = None if entry.run.kind == "reported" else provenance.get("engine_version")
     return json.dumps([entry.run.kind, version, spec], sort_keys=True)
@@ -121,7 +137,8 @@ def _board(key: str, entries: list[Entry], keep: Keep) -> Board:
     baseline = next((name for name in BASELINES for arm in found if arm.policy == name), None)
     if baseline is not None:
         base = next(arm for arm in found if arm.policy == baseline)
-        found = [arm if arm is base else _against(base, arm, keep) for arm in found]
+        reading = Reading(REMEMBERED)
+        found = [arm if arm is base else _against(base, arm, keep, reading) for arm in found]
     found.sort(key=lambda arm: (arm.level == "INVALID", -_rate(arm), arm.policy))
     return Board(hashlib.sha256(key.encode()).hexdigest()[:10], entries[0].run.kind, tuple(found), baseline)
 
@@ -163,11 +180,16 @@ def _mean(values: Sequence[Value | None]) -> Value | None:
     return Value(mean, mean - half, mean + half)
 
 
-def _against(base: Arm, arm: Arm, keep: Keep) -> Arm:
-    key = hashlib.sha256(json.dumps([_identity(base), _identity(arm)]).encode()).hexdigest()
-    found = keep.made(key, lambda: _compared(base, arm))
+def _against(base: Arm, arm: Arm, keep: Keep, reading: Reading) -> Arm:
+    found = compared(base, arm, keep, reading)
     changes = {name: Change(*values) for name, values in found["changes"].items()}
     return Arm(arm.entries, arm.values, changes, found["refusal"], tuple(found["notes"]))
+
+
+def compared(base: Arm, arm: Arm, keep: Keep, reading: Reading, allow: Sequence[str] = ()) -> dict[str, Any]:
+    """An arm held against another, as JSON values that are kept: `changes` by metric, `refusal`, `notes`."""
+    key = hashlib.sha256(json.dumps([_identity(base), _identity(arm), *allow]).encode()).hexdigest()
+    return dict(keep.made(key, lambda: _compared(base, arm, reading, allow)))
 
 
 def _identity(arm: Arm) -> list[list[str]]:
@@ -177,12 +199,12 @@ def _identity(arm: Arm) -> list[list[str]]:
     ]
 
 
-def _compared(base: Arm, arm: Arm) -> dict[str, Any]:
+def _compared(base: Arm, arm: Arm, reading: Reading, allow: Sequence[str]) -> dict[str, Any]:
     """The comparison of two arms over the repeats that both have; what forbids one is said, not raised."""
     left, right = ({entry.run.spec.repeat: entry.run for entry in one.entries} for one in (base, arm))
     common = sorted(left.keys() & right.keys())
     try:
-        found = compare_runs([left[i] for i in common], [right[i] for i in common])
+        found = compare_runs([left[i] for i in common], [right[i] for i in common], allow, reading=reading)
     except UserError as error:
         return {"changes": {}, "refusal": str(error), "notes": []}
     changes = {name: [row.ratio, row.low, row.high, row.p, row.word] for name, row in found.rows.items()}
