@@ -375,6 +375,21 @@ def recover(dirs: tuple[Path, ...]) -> None:
 
 @bench.command()
 @click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
+@click.option("--results", type=click.Path(path_type=Path), default=Path("results"), help="Where published runs lie.")
+def publish(dirs: tuple[Path, ...], results: Path) -> None:
+    """Copy runs (or folders of runs) to the published ones, without this machine's own places in them."""
+    from harness.publish import publish as publish_run
+    from harness.runs import find_runs
+
+    paths = [path for given in dirs for path in (find_runs(given) if given.is_dir() else [given]) or [given]]
+    for path in paths:
+        one = publish_run(path, results)
+        left = f"; left out: {', '.join(one.left_out)}" if one.left_out else ""
+        click.echo(f"{one.path}: {one.masked} places masked{left}")
+
+
+@bench.command()
+@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The profile file to write, FILE.toml.")
 @click.option("--kv-tokens", type=click.IntRange(16, 10**9), help="KV-cache capacity.  [default: the runs' own]")
 @click.option("--label", help="What the profile calls the machine.  [default: its GPU's or its own]")

@@ -102,6 +102,8 @@ _MANIFEST: dict[str, Form] = {
     "degraded": _TEXTS,
     "clock": _OBJECT,
     "clock.origin_ns": _COUNT,
+    "machine": _or_null(_OBJECT),
+    "machine.elsewhere": _or_null(_NUMBER),
     "client": _OBJECT,
     "client.cpu_share": _or_null(_NUMBER),
     "lengths": _OBJECT,

@@ -14,6 +14,7 @@ from harness.drive.endpoint import Endpoint
 from harness.engine_log import ENGINE_LOG, STEP_LOG, unfinished
 from harness.engines.base import Ended, Progress, Status, Stopped
 from harness.engines.discover import samples_of
+from harness.engines.elsewhere import Elsewhere
 from harness.engines.endpoint import Client, EndpointEngine
 from harness.engines.environments import Environment, untested
 from harness.engines.gpus_here import Card
@@ -134,6 +135,7 @@ class Vllm:
             if (fault_line := self._other_than_asked(told)) is not None:
                 return Ended("failed", fault_line)
             self.driving.endpoint = Endpoint(server.endpoint.url, chat=self.driving.client.api == "chat")
+            elsewhere = Elsewhere(server.pid)
             try:
                 ended = self.driving.replay(writer, progress, lambda: stopped() or server.broken)
             except UserError:
@@ -141,12 +143,15 @@ class Vllm:
                 if (fault := server.fault()) is None:
                     raise
                 return Ended("failed", f"the engine failed in the warm-up: {fault.line}")
+            share = elsewhere.share()
             fault = None if stopped() else server.fault()
             if fault is None and self.own_scheduler and not _log_ends(step_log):
                 ended = dataclasses.replace(ended, notes=(*ended.notes, f"{STEP_LOG} may lack the last steps"))
         if fault is not None:
             ended = dataclasses.replace(ended, status="failed", reason=f"the engine failed: {fault.line}")
-        return dataclasses.replace(ended, observed=ended.observed | self._prefix_cache(writer.partial))
+        return dataclasses.replace(
+            ended, observed=ended.observed | self._prefix_cache(writer.partial) | {"machine": {"elsewhere": share}}
+        )
 
     def _plugin(self, step_log: Path) -> Plugin | None:
         return Plugin(self.spec.policy, self.costs, step_log) if self.own_scheduler else None

@@ -96,6 +96,13 @@ def _client_cpu(evidence: Evidence) -> float | str:
     return 100 * float(busy) if busy is not None else "the client's CPU time was not recorded"
 
 
+def _elsewhere(evidence: Evidence) -> float | str:
+    if evidence.virtual:
+        return "a virtual run takes no machine's time"
+    share = (evidence.manifest.get("machine") or {}).get("elsewhere")
+    return 100 * float(share) if share is not None else "what else ran on the server's machine was not recorded"
+
+
 def _errors(evidence: Evidence) -> float | str:
     completed = evidence.measured.requests.completed
     return 100 * float(np.mean(~completed)) if len(completed) else "no request was recorded"
@@ -223,6 +230,7 @@ def _comparison(_: Evidence) -> str:
 CHECKS = (
     Check("send_lag", "send lag p99", "s", 0.005, 0.050, _send_lag),
     Check("client_cpu", "client CPU in use", "%", 70, 90, _client_cpu),
+    Check("elsewhere", "the machine's CPU time that other work took", "%", 10, 30, _elsewhere),
     Check("errors", "requests not completed", "%", 0.1, 1, _errors),
     Check("completed", "completed requests", "", None, 1, _completed, floor=True),
     Check("steady_window", "steady window of the run", "%", 50, 20, _steady, floor=True),
