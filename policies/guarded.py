@@ -84,7 +84,7 @@ class Guarded:
 
     def __init__(self, options: GuardOptions) -> None:
         self.options = options
-        self.clock = 0  # decode steps so far
+        self.clock = 0  # steps so far by which those that run advanced
         self._planned = floor(options.plan * options.alpha + 1e-9)  # 0.29 · 100 is 28.999… in doubles
         self._number = 0
         self._entries: dict[Hashable, Entry] = {}  # all that wait
@@ -159,7 +159,7 @@ class Guarded:
         self._take_out(entry)
         if slot is not None:
             self._reserved.remove(slot)
-            heappush(self._busy, (self.clock + (one.low or 1) - 1, entry.number, slot))
+            heappush(self._busy, (self.clock + self._stay(entry, one.low or 1), entry.number, slot))
         self._free -= 1
         self._decodes += 1
         if entry.tokens <= self._budget:
@@ -310,11 +310,15 @@ class Guarded:
         return found
 
     def _short(self, room: int) -> Entry | None:
-        """The longest that passes and ends within this many decode steps."""
+        """The longest that passes and gives its slot back within this many steps of the clock."""
         for entry in self._candidates(room) if room > 0 else ():
-            if entry.length + self._delay(entry)[1] <= room and self._passes(entry):
+            if self._stay(entry, entry.length) <= room and self._passes(entry):
                 return entry
         return None
+
+    def _stay(self, entry: Entry, length: int) -> int:
+        """Steps of the clock for which it holds a slot; exclusive prefill gives the first token beside the clock."""
+        return length - 1 if self.options.exclusive else length + self._delay(entry)[1]
 
     def _for_others(self) -> Entry | None:
         """The longest that passes, of the shorts first while leaders are still to come."""
@@ -378,8 +382,8 @@ class Isjl:
         return PREFILL if view.prefilling or self.order.peek(view) is not None else DECODE
 
     def on_steps(self, steps: int, decodes: int, running: int, first_tokens: int) -> None:
-        """Counts the decode steps."""
-        if decodes:
+        """Counts the steps by which those that run advance: where prefill stops them, decode steps alone."""
+        if decodes or (first_tokens and not self.order.options.exclusive):
             self.order.clock += steps
 
     def on_admit(self, prompt_tokens: int, /) -> None:

@@ -208,11 +208,12 @@ def test_ljf_takes_the_longest_together_and_nobody_beside_them() -> None:
     assert Isjl(GuardOptions(5)).plan(view) is MIXED
 
 
-def test_the_clock_counts_decode_steps() -> None:
-    policy = Isjl(GuardOptions(5))
-    for steps, decodes in itertools.product((1, 7), (0, 3)):
-        policy.on_steps(steps, decodes, 3, 0)
-    assert policy.order.clock == 8
+@pytest.mark.parametrize(("exclusive", "clock"), [(False, 8 + 8 + 8), (True, 8 + 8)])
+def test_the_clock_counts_the_steps_by_which_those_that_run_advance(exclusive: bool, clock: int) -> None:
+    policy = Isjl(GuardOptions(5, exclusive=exclusive))
+    for steps, decodes, first in itertools.product((1, 7), (0, 3), (0, 2)):
+        policy.on_steps(steps, decodes, 3, first)
+    assert policy.order.clock == clock
 
 
 def test_a_leader_starts_though_its_short_ended_before_anyone_thought() -> None:
