@@ -80,6 +80,8 @@ class EndpointEngine:
         self.client = client
         self.degraded: list[str] = []
         self.notes = [note or f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"]
+        # What every request's body carries besides.
+        self.extra: dict[str, Any] = {}
         self._prompts = self._prompts_of()
 
     def _prompts_of(self) -> TokenPrompts | TextPrompts | DatasetPrompts:
@@ -217,8 +219,8 @@ class EndpointEngine:
         return completion_body(model, prompt, max_tokens, seed=seed, ignore_eos=eos, extra=extra)
 
     def _extra(self, row: int) -> dict[str, Any]:
-        """What the body of a row's request carries besides, such as a hint for the scheduler: nothing."""
-        return {}
+        """What the body of a row's request carries besides; a hint for the scheduler would stand here."""
+        return self.extra
 
     def _warm_up(self, writer: RunWriter, stopped: Stopped) -> dict[str, Any]:
         """Requests of their own that are recorded apart and never counted; UserError where none is answered."""
