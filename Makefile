@@ -44,18 +44,21 @@ check: .venv/dev
 	$(RUN)/lint-imports --no-cache
 	$(RUN)/pytest tests/unit tests/properties
 
+# tests/engine and tests/conformance start real vLLM.
 test: check engine
 	$(WITH_ENGINE) $(RUN)/pytest tests --ignore=tests/unit --ignore=tests/properties
 
 # Longer than a test may take: more random cases. Run by hand; say what it found.
 soak: .venv/dev
 	HYPOTHESIS_PROFILE=soak $(RUN)/pytest tests/properties tests/unit --timeout=3600
+	BENCH_CONFORMANCE_TRACES=2000 $(RUN)/pytest -s tests/conformance
 
 # Performance, printed; nothing is asserted.
 bench: .venv/dev
 	$(RUN)/python tests/bench/simulate.py
 	$(RUN)/python tests/bench/tokenize_sharegpt.py
 	$(RUN)/python tests/bench/startup.py
+	[ -z "$(BENCH_ENGINE_PYTHON)" ] || PYTHONPATH=. $(BENCH_ENGINE_PYTHON) tests/bench/plugin.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

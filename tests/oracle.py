@@ -199,15 +199,37 @@ class Oracle:
         else:
             assert not any(request.prefilling for request in self.running), "a decode phase with a prompt half computed"
             scheduled, preempted = self.continue_running(list(self.running))
-        assert scheduled, "a step without work: the engine would spin"
-        self.execute(scheduled, preempted)
+        if scheduled:
+            self.execute(scheduled, preempted)
+        else:
+            self.on_nothing_to_do()
+
+    # What asynchronous scheduling does otherwise (tests/conformance/late.py).
+
+    def on_nothing_to_do(self) -> None:
+        raise AssertionError("a step without work: the engine would spin")
+
+    def continues(self, request: Request) -> bool:
+        return True
+
+    def on_last_token(self, request: Request) -> None:
+        self.end(request)
+
+    def end(self, request: Request) -> None:
+        request.done = request.token_times[-1]
+        (self.running if request in self.running else self.queue).remove(request)
+        self.ended.append(request)
+        self.policy.on_finish(request.output)
 
     def continue_running(self, candidates: list[Request]) -> tuple[list[tuple[Request, int]], int]:
         """(request, tokens) in running order, and how many were preempted for them."""
         scheduled: list[tuple[Request, int]] = []
-        budget, preempted = self.token_budget, 0
-        while len(scheduled) < len(candidates) and budget:
-            request = candidates[len(scheduled)]
+        budget, preempted, place = self.token_budget, 0, 0
+        while place < len(candidates) and budget:
+            request = candidates[place]
+            place += 1
+            if not self.continues(request):
+                continue
             tokens = min(request.to_prefill - request.computed, budget) if request.prefilling else 1
             starved = request.prefilling
             while not self.grow(request, tokens):
@@ -311,9 +333,6 @@ class Oracle:
         self.counts.steps += 1
         self.now = end
         self.policy.on_steps(1, len(decodes), held, len(producing) - len(decodes))
-        for request in list(self.running):
+        for request in producing:
             if request.output == request.asked:
-                request.done = end
-                self.running.remove(request)
-                self.ended.append(request)
-                self.policy.on_finish(request.output)
+                self.on_last_token(request)

@@ -1,0 +1,30 @@
+"""The plain oracle with what asynchronous scheduling changes: a step's output is known one step later.
+
+A request that has all its tokens keeps its slot and blocks, unscheduled, while the next step is scheduled; the
+policy is told of its end only then. Everything else is as without. A step may then be empty.
+"""
+
+from __future__ import annotations
+
+from tests.oracle import Oracle, Request
+
+
+class LateOracle(Oracle):
+    """`ending` have all their tokens, the last of them on its way."""
+
+    ending: tuple[Request, ...] = ()
+
+    def step(self) -> None:
+        before, self.ending = self.ending, ()
+        super().step()
+        for request in before:
+            self.end(request)
+
+    def continues(self, request: Request) -> bool:
+        return request.output < request.asked
+
+    def on_last_token(self, request: Request) -> None:
+        self.ending = (*self.ending, request)
+
+    def on_nothing_to_do(self) -> None:
+        assert self.running, "a step without work: the engine would spin"
