@@ -41,6 +41,7 @@ check: .venv/dev
 	$(RUN)/lint-imports --no-cache
 	$(RUN)/pytest tests/unit tests/properties
 
+# tests/engine and tests/conformance start real vLLM.
 test: check engine
 	$(WITH_ENGINE) $(RUN)/pytest tests --ignore=tests/unit --ignore=tests/properties
 

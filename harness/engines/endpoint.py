@@ -85,6 +85,8 @@ class EndpointEngine:
             raise UserError("--processes: a schedule of concurrency is kept by one process: leave --processes out")
         if len(stream.levels) > 1 and client.sessions:
             raise UserError("--sessions: a schedule of concurrency counts requests, not conversations: leave one out")
+        # What every request's body carries besides.
+        self.extra: dict[str, Any] = {}
         self._prompts = self._prompts_of()
 
     def _prompts_of(self) -> TokenPrompts | TextPrompts | DatasetPrompts:
@@ -227,7 +229,7 @@ class EndpointEngine:
         return high if low == high else (low, high)
 
     def _body(self, prompt: Any, max_tokens: int, row: int, out_hint: int | tuple[int, int] | None = None) -> bytes:
-        seed, extra = self.spec.seed + row, hint_fields(out_hint)
+        seed, extra = self.spec.seed + row, self.extra | hint_fields(out_hint)
         if self.client.api == "chat":
             messages = [{"role": "user", "content": prompt}]
             return chat_body(

@@ -20,7 +20,8 @@ from harness.engines.environments import Environment, untested
 from harness.engines.gpus_here import Card
 from harness.engines.vllm_causes import last_lines, tail
 from harness.engines.vllm_command import SCHEDULER, Plugin, command, environment, shown
-from harness.engines.vllm_server import Server, free_port, plugin_path, told_by
+from harness.engines.vllm_server import Server, free_port, plugin_path
+from harness.engines.vllm_told import other_than_asked, read_back, told_by
 from harness.errors import UserError
 from harness.plan import read_policy
 from harness.profiles import load_gpu, load_pair
@@ -66,6 +67,8 @@ class Vllm:
         self.driving = EndpointEngine(
             spec, stream, Endpoint(_NOWHERE), client, f"measured: vLLM {env.version} ({env.kind}), started for each run"
         )
+        # A special token has no text unless asked for, and an answer made of them alone would seem to have no token.
+        self.driving.extra = {"skip_special_tokens": False}
         # What this version cannot do is known before anything starts.
         command(spec, env.python, spec.model, 1, self._plugin(Path(STEP_LOG)), env.flags)
 
@@ -75,8 +78,8 @@ class Vllm:
         notes = list(self.driving.notes)
         if (line := untested(self.deployment.environment)) is not None:
             notes.append(line)
-        if self.costs is not None and read_policy(spec_policy := self.spec.policy)[0] in ("eb", "ebplus"):
-            notes.append(f"{spec_policy} is told the step costs of {self._cost_note}")
+        if self.own_scheduler and needs_costs(self.spec):
+            notes.append(f"{self.spec.policy} is told the step costs of {self._cost_note}")
         if not self.own_scheduler:
             notes.append(f"{self.spec.policy}: vLLM's own scheduler, so there is no step log and no fairness")
         return notes
@@ -128,12 +131,11 @@ class Vllm:
                 if stopped():
                     return Ended("interrupted", "interrupted by the user while the engine started")
                 return _not_started(server, self.spec.policy, writer.path / ENGINE_LOG)
-            told = told_by(server.endpoint)
-            if self.own_scheduler:
-                told["steps"] = _header(step_log)
+            told = told_by(server.endpoint, step_log if self.own_scheduler else None)
             writer.learn(read_back(told))
-            if (fault_line := self._other_than_asked(told)) is not None:
-                return Ended("failed", fault_line)
+            other = other_than_asked(told, self.spec, deployment.environment.version, self.own_scheduler)
+            if other is not None:
+                return Ended("failed", other)
             self.driving.endpoint = Endpoint(server.endpoint.url, chat=self.driving.client.api == "chat")
             elsewhere = Elsewhere(server.pid)
             try:
@@ -155,39 +157,6 @@ class Vllm:
 
     def _plugin(self, step_log: Path) -> Plugin | None:
         return Plugin(self.spec.policy, self.costs, step_log) if self.own_scheduler else None
-
-    def _other_than_asked(self, told: dict[str, Any]) -> str | None:
-        """How the server differs from what was asked for; what it does not tell is not held against it."""
-        spec, scheduler, cache, steps = (
-            self.spec,
-            told.get("scheduler", {}),
-            told.get("cache", {}),
-            told.get("steps", {}),
-        )
-        asked: list[tuple[str, Any, Any]] = [
-            (
-                "version",
-                self.deployment.environment.version.partition("+")[0],
-                told.get("version", "").partition("+")[0],
-            ),
-            ("max_num_seqs", spec.slots, scheduler.get("max_num_seqs")),
-            ("max_num_batched_tokens", spec.token_budget, scheduler.get("max_num_batched_tokens")),
-            ("scheduler_cls", SCHEDULER if self.own_scheduler else None, scheduler.get("scheduler_cls")),
-            ("watermark", spec.watermark, scheduler.get("watermark")),
-            ("enable_prefix_caching", spec.prefix_caching is not None, cache.get("enable_prefix_caching")),
-            ("block_size", spec.block_size, cache.get("block_size")),
-            ("max_model_len", spec.max_model_len, told.get("model", {}).get("max_model_len")),
-        ]
-        if spec.kv_tokens is not None:
-            asked.append(("num_gpu_blocks", spec.kv_tokens // spec.block_size, cache.get("num_gpu_blocks")))
-        if self.own_scheduler:
-            # A server without our scheduler writes none: `unknown` is then what differs.
-            asked.append(("policy", spec.policy, steps.get("policy", "unknown")))
-            asked.append(("async scheduling in the step log", scheduler.get("async_scheduling"), steps.get("async")))
-        for name, wanted, got in asked:
-            if None not in (wanted, got) and got not in ("", wanted):
-                return f"vLLM runs with {name} = {got} where {wanted} was asked for: see its {ENGINE_LOG}"
-        return None
 
     def _prefix_cache(self, directory: Path) -> dict[str, Any]:
         """Share of the prompts' tokens that the engine found in its prefix cache, beside the share declared."""
@@ -229,17 +198,24 @@ def costs_of(gpu: str, model: str, trace: Trace, token_budget: int) -> tuple[Ste
     return None, "unknown"
 
 
+def needs_costs(spec: RunSpec) -> bool:
+    """Whether a policy that is otherwise in order cannot be made without step costs."""
+    try:
+        make_policy(*read_policy(spec.policy), spec.slots, None)
+    except PolicyError:
+        return True
+    return False
+
+
 def check_policy(spec: RunSpec, costs: StepCosts | None) -> None:
     """PolicyError or UserError where the engine would refuse the policy."""
-    try:
-        make_policy(*read_policy(spec.policy), spec.slots, costs)
-    except PolicyError as error:
-        if costs is not None or "step costs" not in str(error):
-            raise
+    any_costs = costs or StepCosts(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0)
+    make_policy(*read_policy(spec.policy), spec.slots, any_costs)
+    if costs is None and needs_costs(spec):
         raise UserError(
             f"policy {spec.policy}: no step costs are known of {spec.model} on {spec.gpu}: run v1 or eb:k=… there, "
             "make a profile of that run with `bench calibrate`, and give it as --gpu FILE.toml"
-        ) from None
+        )
 
 
 def check_model(model: str) -> None:
@@ -250,36 +226,6 @@ def check_model(model: str) -> None:
             raise UserError(f"--model {model}: a directory without config.json: name the model's own")
     elif place.is_absolute() or model.startswith("."):
         raise UserError(f"--model {model}: no such directory: correct it, or give a Hugging Face id")
-
-
-def read_back(told: dict[str, Any]) -> dict[str, Any]:
-    """What a server says of itself as provenance: version, async mode, KV tokens, and the settings that matter."""
-    scheduler, cache = told.get("scheduler", {}), told.get("cache", {})
-    kept = {
-        "async_scheduling": scheduler.get("async_scheduling"),
-        "kv_cache_tokens": cache.get("kv_cache_size_tokens"),
-        "engine_settings": {
-            **{name: scheduler.get(name) for name in _SCHEDULER_SETTINGS},
-            **{name: cache.get(name) for name in _CACHE_SETTINGS},
-            "dtype": told.get("model", {}).get("dtype"),
-        },
-    }
-    if "version" in told:
-        kept["engine_version"] = told["version"]
-    return kept
-
-
-_SCHEDULER_SETTINGS = (
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "scheduler_cls",
-    "policy",
-    "watermark",
-    "prefill_schedule_interval",
-    "scheduler_reserve_full_isl",
-    "enable_chunked_prefill",
-)
-_CACHE_SETTINGS = ("block_size", "num_gpu_blocks", "enable_prefix_caching", "gpu_memory_utilization", "cache_dtype")
 
 
 def _place(model: str) -> str:
@@ -300,16 +246,6 @@ def _log_ends(step_log: Path) -> bool:
             return True
         time.sleep(_LOG_POLL_S)
     return False
-
-
-def _header(step_log: Path) -> dict[str, Any]:
-    """What the scheduler's log says of itself; empty where there is none that can be read."""
-    from harness.step_table import read_step_log
-
-    try:
-        return read_step_log(step_log, 0).header
-    except UserError:
-        return {}
 
 
 def _not_started(server: Server, policy: str, log: Path) -> Ended:

@@ -43,7 +43,8 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     (r"max_num_batched_tokens \(\d+\) must be", "--token-budget does not fit: raise it, or lower --slots"),
     (
         r"[Oo]ut of memory|OutOfMemory|MemoryError|not enough memory|can't allocate memory|Cannot allocate memory"
-        r"|No available memory for the cache blocks|Free memory on device|[Ii]nsufficient.{0,20}memory"
+        r"|less than requested memory|No available memory for the cache blocks"
+        r"|Free memory on device|[Ii]nsufficient.{0,20}memory"
         r"|larger than the available memory|exceeds available|No space left on device",
         "out of memory: lower --kv-tokens, --slots or --token-budget, or take a larger GPU",
     ),
@@ -56,7 +57,8 @@ _ERROR = re.compile(r"[\w.]*(?:Error|Exception|Fault)\b:?|\S+: error: ")
 _GOES_ON = 3
 # Only says that another process failed.
 _HOLLOW = re.compile(
-    r"RuntimeError: (?:Engine core initialization failed|Worker\w* failed)|EngineDeadError|EngineGenerateError"
+    r"RuntimeError: (?:Engine core initialization failed|Worker\w* failed)"
+    r"|[\w.]*(?:EngineDeadError|EngineGenerateError)"
 )
 _PREFIX = re.compile(r"^(?:\([^)]*\)\s*)?(?:[A-Z]+ [\d:. -]+\[[^\]]*\]\s*)?")
 
@@ -73,6 +75,8 @@ def cause_of(log: str, code: int | None) -> Cause:
     # The later ones come of the first.
     if places:
         return Cause(_short(lines[places[0]]), mend=False)
+    if any(_HOLLOW.match(line) for line in lines):
+        return Cause("its engine process died without a word (killed, as when memory runs out?)", mend=False)
     if code == 128 + 9:
         return Cause("it was killed (SIGKILL), as the kernel does when memory runs out: lower --kv-tokens", mend=False)
     if code is not None and code > 128:

@@ -14,9 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from harness.drive.endpoint import Endpoint
 from harness.engines.discover import get
@@ -142,16 +139,3 @@ class Server:
                 status, _ = get(self.endpoint, "/health")
                 if status >= 500:
                     self._unhealthy = f"/health says {status}: {cause_of(tail(self.log), None).line}"
-
-
-def told_by(endpoint: Endpoint) -> dict[str, Any]:
-    """What a server says of itself: `version`, and where it tells them `scheduler`, `cache` and `model` settings."""
-    told: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        told["version"] = str(orjson.loads(get(endpoint, "/version")[1])["version"])
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        # It collects facts of the machine as well, which takes seconds.
-        status, body = get(endpoint, "/server_info?config_format=json", 120.0)
-        config = orjson.loads(body)["vllm_config"] if status == 200 else {}
-        told |= {name: dict(config[f"{name}_config"]) for name in ("scheduler", "cache", "model")}
-    return told

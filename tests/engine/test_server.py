@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
+import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,9 +14,9 @@ import pytest
 
 from harness.engines.environments import examine
 from harness.engines.tiny_model import FLAGS
-from harness.engines.vllm import read_back
 from harness.engines.vllm_command import Plugin, command, environment
-from harness.engines.vllm_server import Server, free_port, plugin_path, told_by
+from harness.engines.vllm_server import Server, free_port, plugin_path
+from harness.engines.vllm_told import other_than_asked, read_back, told_by
 from harness.runspec import RunSpec
 from harness.step_table import StepLog, read_step_log
 from tests.commands import Bench
@@ -62,7 +62,15 @@ def running(place: Path, engine_python: str) -> Iterator[Running]:
 
 
 def test_the_server_says_what_was_asked_for(running: Running) -> None:
-    told = read_back(told_by(running.server.endpoint))
+    said = told_by(running.server.endpoint, running.log)
+    assert other_than_asked(said, SPEC, said["version"], own_scheduler=True) is None
+    for spec, version, name in (
+        (replace(SPEC, policy="eb:k=3"), said["version"], "policy"),
+        (replace(SPEC, slots=9), said["version"], "max_num_seqs"),
+        (SPEC, "0.1.0", "version"),
+    ):
+        assert name in str(other_than_asked(said, spec, version, own_scheduler=True))
+    told = read_back(said)
     settings = told["engine_settings"]
     assert (settings["max_num_seqs"], settings["max_num_batched_tokens"]) == (8, 256)
     assert (settings["num_gpu_blocks"], settings["block_size"]) == (128, 32)
@@ -107,12 +115,16 @@ def test_a_prompt_too_long_is_refused_and_no_other(running: Running, bench: Benc
 def test_a_client_that_goes_is_an_abort(running: Running) -> None:
     endpoint = running.server.endpoint
     body = {"model": "tiny", "prompt": [400] * 20, "max_tokens": 1900, "ignore_eos": True, "stream": True}
-    connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=60)
-    connection.request("POST", "/v1/completions", json.dumps(body), {"X-Request-Id": "gone"})
-    answer = connection.getresponse()
-    assert answer.readline()
-    answer.close()
-    connection.close()
+    text = json.dumps(body)
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: {endpoint.host}\r\nX-Request-Id: gone\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+    with socket.create_connection((endpoint.host, endpoint.port), 60) as connection:
+        connection.sendall((head + text).encode())
+        answer = b""
+        while b"data:" not in answer:
+            more = connection.recv(65536)
+            assert more, answer
+            answer += more
 
     def aborted() -> bool:
         events = running.steps().events.to_pylist()

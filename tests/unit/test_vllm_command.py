@@ -188,6 +188,12 @@ CORE = "(EngineCore pid=8180) ERROR 11-30 05:46:46 [core.py:1] "
             "KeyError: 'one'",
             False,
         ),
+        (
+            "ERROR 11-30 06:36:08 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered",
+            1,
+            "died without a word",
+            False,
+        ),
         ("INFO all is well", 137, "SIGKILL", False),
         ("INFO all is well", 143, "signal 15", False),
         ("INFO all is well", 3, "all is well", False),
