@@ -18,6 +18,7 @@ from harness.comparable import (
     refuse_differences,
     shared_rows,
     stream,
+    unequal_kv,
 )
 from harness.errors import UserError
 from harness.lengths import undeployable
@@ -122,7 +123,7 @@ def compare_runs(
             )
         notes.append("the arms replay different requests: the comparison is not paired")
     note, independent = dependence([left for left, _ in tables], pairs[0][0].spec.engine in VIRTUAL_ENGINES)
-    notes += [one for one in (note, shared_rows(a)) if one]
+    notes += [one for one in (note, shared_rows(a), unequal_kv(pairs)) if one]
     if len(pairs) > 1 and independent:
         method = f"Student's t over {len(pairs)} paired repeats"
     else:
