@@ -98,15 +98,20 @@ def to_parquet(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schem
                 for batch in batches:
                     group.append(batch)
                     if sum(one.num_rows for one in group) >= _GROUP:
-                        writer.write_table(pa.Table.from_batches(group))
+                        writer.write_table(_in_order(pa.Table.from_batches(group)))
                         group = []
-                writer.write_table(pa.Table.from_batches(group, schema=schema))
+                writer.write_table(_in_order(pa.Table.from_batches(group, schema=schema)))
             file.flush()
             os.fsync(file.fileno())
         rough.replace(target)
     except BaseException:
         rough.unlink(missing_ok=True)
         raise
+
+
+def _in_order(table: pa.Table) -> pa.Table:
+    """Requests by their row instead of by when they ended: ids, rows and send times then take next to no space."""
+    return table.sort_by("row") if "row" in table.column_names else table
 
 
 def _encoded(schema: pa.Schema) -> dict[str, Any]:
