@@ -122,6 +122,9 @@ def _encoded(schema: pa.Schema) -> dict[str, Any]:
     return {
         "compression": "zstd",
         "compression_level": 9,
+        # A table is read whole and in columns known beforehand: in a small one these would be a tenth of the file.
+        "write_statistics": False,
+        "store_schema": False,
         "use_dictionary": recurring,
         "column_encoding": encodings,
     }

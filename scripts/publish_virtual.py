@@ -54,9 +54,9 @@ def closed(slots: int, waves: float, budget: int = 14336) -> str:
 def jobs() -> Iterator[Job]:
     """Everything that is published, in the order in which it is made."""
     for gpu, chat, waves, long_prompts, long_answers in (
-        ("h200", 512, 2.75, 128, 256),
-        ("rtxpro6000", 512, 2.75, 128, 256),
-        ("b300", 512, 3, 128, 256),
+        ("h200", 512, 2.5, 128, 256),
+        ("rtxpro6000", 512, 2.5, 128, 256),
+        ("b300", 512, 2.75, 128, 256),
         ("l40s", 256, 3, 48, 96),
     ):
         for workload in ("sharegpt", "wildchat"):
@@ -67,26 +67,26 @@ def jobs() -> Iterator[Job]:
     # Light load on the lengths of the paper's Table 4 (512 tokens and the chat template's 8): where EB waits.
     table4 = "--workload synthetic:mu_l=520,mu_o=256,jitter=0.25 --slots 2048 --token-budget 18432"
     for gpu in ("h200", "rtxpro6000"):
-        yield Job(f"--gpu {gpu} {table4} --concurrency 32 --requests 240", FOUR)
+        yield Job(f"--gpu {gpu} {table4} --concurrency 32 --requests 160", FOUR)
     # Open loop, with limits for goodput.
     slo = "--slo ttft_s=1,tpot_s=0.05"
-    yield Job(f"--gpu h200 --workload sharegpt --rate 30 --requests 1000 {slo}", FOUR)
-    # The published drifts; the second is long, so once.
-    drift = "--gpu h200 --slots 2048 --token-budget 18432 --workload drift:"
-    yield Job(f"{drift}distribution", THREE)
-    yield Job(f"{drift}concurrency-paper", THREE, 1)
+    yield Job(f"--gpu h200 --workload sharegpt --rate 30 --requests 800 {slo}", FOUR)
+    # The published drifts, their phases shortened in proportion; the second is long, so once.
+    yield Job("--gpu h200 --workload drift:distribution --slots 512 --concurrency 640 --requests 3600", THREE)
+    drift = "--gpu h200 --workload drift:concurrency-paper --slots 2048 --token-budget 18432 --requests 7800"
+    yield Job(drift, THREE, 1)
     # Resource-fair orders: they go by output lengths, known exactly or as a predictor would know them.
-    fair = f"--gpu h200 --workload lmsys --alpha 100 {closed(128, 6)}"
+    fair = f"--gpu h200 --workload lmsys --alpha 100 {closed(128, 6.5)}"
     isjl = ",".join(f"isjl:alpha={alpha}" for alpha in (50, 100, 150, 400))
     yield Job(f"{fair} --lengths oracle", f"v1,sjf,ljf,{isjl}")
     yield Job(f"{fair} --lengths noisy:sigma=0.3", "sjf,isjl:alpha=100")
     yield Job(f"{fair} --lengths interval:sigma=0.3", "isjl:alpha=100")
     # A grid of slots and budgets around the first jobs' (512, 14336), for every policy at its own best.
-    load = "--gpu rtxpro6000 --workload sharegpt --concurrency 640 --requests 1760"
+    load = "--gpu rtxpro6000 --workload sharegpt --concurrency 640 --requests 1600"
     for slots, budget in ((256, 14336), (256, 4096), (512, 4096)):
         yield Job(f"{load} --slots {slots} --token-budget {budget}", THREE, 1)
     # A fixed threshold below and above what is found online.
-    yield Job(f"--gpu rtxpro6000 --workload sharegpt {closed(512, 2.75)}", "eb:k=32,eb:k=384")
+    yield Job(f"--gpu rtxpro6000 --workload sharegpt {closed(512, 2.5)}", "eb:k=32,eb:k=384")
 
 
 def made() -> dict[str, list[Path]]:
