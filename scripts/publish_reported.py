@@ -88,6 +88,10 @@ KNOWN = {
     "every answer was probably forced to the cap",
     "l40s": "the paper's headline, +41.9 % for EB; a later README has 42.3 % for EB+ without a table",
 }
+# Which tables and figures tell of the same runs; a table of the leaderboard is of one such set.
+REAL = "Tables 2 and 3, Figures 5 and 6"
+SETS = {"Table 2": REAL, "Table 3": REAL, "Fig 5": REAL, "Fig 6": REAL, "Fig 3": "Figure 3", "Fig 4": "Figure 4"}
+SETS |= {f"Table {number}": f"Table {number}" for number in (4, 5, 6)}
 Row = dict[str, Any]
 
 
@@ -97,10 +101,8 @@ def cells(rows: list[Row]) -> dict[tuple[Any, ...], list[Row]]:
     for row in rows:
         if row["metric"] not in FIGURES or row["provenance"] not in TRUST:
             continue
-        # Figures 3 and 4 are of other runs than each other and than the tables.
-        apart = row["table"] if row["table"].startswith(("Fig 3", "Fig 4")) else ""
         names = ("gpu", "model", "workload", "mu_L", "mu_O", "concurrency", "policy")
-        found.setdefault((apart, *(row[name] for name in names)), []).append(row)
+        found.setdefault((SETS[short(row["table"])], *(row[name] for name in names)), []).append(row)
     return found
 
 
@@ -120,7 +122,7 @@ def spec_of(rows: list[Row]) -> Row:
         "engine": "vllm",
         "arrival": "not told" if concurrency is None else f"closed:concurrency={concurrency}",
     }
-    requests = REQUESTS_TABLE4.get(concurrency) if first["workload"] == "table4" else REQUESTS.get(workload)
+    requests = REQUESTS_TABLE4.get(concurrency) if first["workload"] == "table4" else REQUESTS.get(str(workload))
     if requests and concurrency:
         spec["requests"] = requests
     for name, column in (("slots", "N"), ("token_budget", "B")):
@@ -171,12 +173,11 @@ def in_our_words(note: str | None) -> str | None:
 
 def exclusive(rows: list[Row]) -> None:
     """Every cell of arXiv 2606.00516."""
-    for (apart, *_), found in cells(rows).items():
+    for (experiment, *_), found in cells(rows).items():
         metrics, figures, notes = metrics_of(found)
-        tables = list(dict.fromkeys(figure["table"] for figure in figures.values()))
         spec = spec_of(found)
         notes += [KNOWN[one] for one in (spec["workload"], spec["gpu"]) if one in KNOWN]
-        publish(spec, metrics, {"paper": EXCLUSIVE, "tables": tables, "figures": figures}, notes, apart)
+        publish(spec, metrics, {"paper": EXCLUSIVE, "set": experiment, "figures": figures}, notes)
 
 
 def fair(table: Row) -> None:
@@ -206,15 +207,13 @@ def fair(table: Row) -> None:
             "Table 1: profit in abstract money, its prices and the lengths behind it are not told; throughput "
             f"{row['throughput_gain_pct_vs_LJF']:+g} % against LJF"
         ]
-        publish(spec, metrics, {"paper": FAIR, "tables": ["Table 1"], "figures": figures}, notes, "")
+        publish(spec, metrics, {"paper": FAIR, "set": "Table 1", "figures": figures}, notes)
 
 
-def publish(spec: Row, metrics: Row, provenance: Row, notes: list[str], apart: str) -> None:
-    """Writes a cell's directory; `apart` keeps two sources of one cell from being one run."""
-    if apart:
-        spec = spec | {"client": {"published_in": apart}}
+def publish(spec: Row, metrics: Row, provenance: Row, notes: list[str]) -> None:
+    """Writes a cell's directory."""
     digest = hashlib.sha256(json.dumps(spec, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-    name = slug(f"{provenance['paper']} {provenance['tables'][0]}") + f"-{digest[:8]}"
+    name = slug(f"{provenance['paper']} {provenance['set']}") + f"-{digest[:8]}"
     path = OUT.joinpath(*(slug(spec[part]) for part in ("gpu", "model", "workload", "policy")), name)
     manifest = {
         "schema": 1,
@@ -227,7 +226,10 @@ def publish(spec: Row, metrics: Row, provenance: Row, notes: list[str], apart: s
     }
     path.mkdir(parents=True, exist_ok=True)
     MADE.add(path)
-    files = {path / "run.json": manifest, path / "summary.json": {"schema": 1, "window": None, "metrics": metrics}}
+    files: dict[Path, Row] = {
+        path / "run.json": manifest,
+        path / "summary.json": {"schema": 1, "window": None, "metrics": metrics},
+    }
     text = {file: json.dumps(value, indent=1, ensure_ascii=False) + "\n" for file, value in files.items()}
     if any(not file.is_file() or file.read_text(encoding="utf-8") != one for file, one in text.items()):
         write_json(files)

@@ -70,7 +70,7 @@ def jobs() -> Iterator[Job]:
         yield Job(f"--gpu {gpu} {table4} --concurrency 32 --requests 160", FOUR)
     # Open loop, with limits for goodput.
     slo = "--slo ttft_s=1,tpot_s=0.05"
-    yield Job(f"--gpu h200 --workload sharegpt --rate 30 --requests 800 {slo}", FOUR)
+    yield Job(f"--gpu h200 --workload sharegpt --rate 30 --requests 600 {slo}", FOUR)
     # The published drifts, their phases shortened in proportion; the second is long, so once.
     yield Job("--gpu h200 --workload drift:distribution --slots 512 --concurrency 640 --requests 3600", THREE)
     drift = "--gpu h200 --workload drift:concurrency-paper --slots 2048 --token-budget 18432 --requests 7800"
@@ -79,14 +79,14 @@ def jobs() -> Iterator[Job]:
     fair = f"--gpu h200 --workload lmsys --alpha 100 {closed(128, 6.5)}"
     isjl = ",".join(f"isjl:alpha={alpha}" for alpha in (50, 100, 150, 400))
     yield Job(f"{fair} --lengths oracle", f"v1,sjf,ljf,{isjl}")
-    yield Job(f"{fair} --lengths noisy:sigma=0.3", "sjf,isjl:alpha=100")
+    yield Job(f"{fair} --lengths noisy:sigma=0.3", "isjl:alpha=100")
     yield Job(f"{fair} --lengths interval:sigma=0.3", "isjl:alpha=100")
     # A grid of slots and budgets around the first jobs' (512, 14336), for every policy at its own best.
     load = "--gpu rtxpro6000 --workload sharegpt --concurrency 640 --requests 1600"
     for slots, budget in ((256, 14336), (256, 4096), (512, 4096)):
         yield Job(f"{load} --slots {slots} --token-budget {budget}", THREE, 1)
     # A fixed threshold below and above what is found online.
-    yield Job(f"--gpu rtxpro6000 --workload sharegpt {closed(512, 2.5)}", "eb:k=32,eb:k=384")
+    yield Job(f"--gpu rtxpro6000 --workload sharegpt {closed(512, 2.5)}", "eb:k=32,eb:k=384", 1)
 
 
 def made() -> dict[str, list[Path]]:

@@ -13,7 +13,7 @@ from harness.comparable import arms
 from harness.compare import compare_runs
 from harness.errors import UserError
 from harness.measure.statistics import t_quantile
-from harness.measure.verdict import LEVELS
+from harness.measure.verdict import worst
 from harness.pages.corpus import Corpus, Entry
 from harness.pages.keep import Keep
 
@@ -23,6 +23,8 @@ BASELINES = ("v1", "stock", "v0")
 KINDS = ("measured", "emulated", "simulated", "reported")
 # Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.
 _NOT_THE_BOARD = ("policy", "lengths", "seed", "repeat")
+# What a publication chose for each policy on its own.
+TUNED = ("slots", "token_budget")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Arm:
     @property
     def level(self) -> str:
         """The worst verdict of its repeats."""
-        return max((entry.run.level for entry in self.entries), key=LEVELS.index)
+        return worst(entry.run.level for entry in self.entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,13 @@ def boards(corpus: Corpus, keep: Keep) -> list[Board]:
 
 def decides(entry: Entry, without: Sequence[str] = ()) -> str:
     """What must be equal for runs to stand on one board, as text; `without` some fields of the spec."""
-    left_out = (*_NOT_THE_BOARD, *without)
-    spec = {name: value for name, value in entry.run.spec.to_dict().items() if name not in left_out}
+    reported = entry.run.kind == "reported"
+    left_out = (*_NOT_THE_BOARD, *without, *(TUNED if reported else ()))
+    spec = {name: value for name, value in entry.run.told.items() if name not in left_out}
     provenance = entry.run.manifest.get("provenance", {})
-    version = None if entry.run.kind == "reported" else provenance.get("engine_version")
-    return json.dumps([entry.run.kind, version, spec], sort_keys=True)
+    # Figures of two publications, or of two experiments of one, are of different runs.
+    origin = [provenance.get(name) for name in (("paper", "set") if reported else ("engine_version",))]
+    return json.dumps([entry.run.kind, *origin, spec], sort_keys=True)
 
 
 def _place(board: Board) -> tuple[Any, ...]:
@@ -123,7 +127,9 @@ def _board(key: str, entries: list[Entry], keep: Keep) -> Board:
     if baseline is not None:
         base = next(arm for arm in found if arm.policy == baseline)
         found = [arm if arm is base else _against(base, arm, keep) for arm in found]
-    found.sort(key=lambda arm: (arm.level == "INVALID", -_rate(arm), arm.policy))
+    # Reported figures are not ranked: the baseline, then by name.
+    ranked = entries[0].run.kind != "reported"
+    found.sort(key=lambda arm: (arm.level == "INVALID", -_rate(arm) if ranked else arm.policy != baseline, arm.policy))
     return Board(hashlib.sha256(key.encode()).hexdigest()[:10], entries[0].run.kind, tuple(found), baseline)
 
 
@@ -188,6 +194,7 @@ def _compared(base: Arm, arm: Arm, allow: Sequence[str]) -> dict[str, Any]:
     left, right = ({entry.run.spec.repeat: entry.run for entry in one.entries} for one in (base, arm))
     common = sorted(left.keys() & right.keys())
     try:
+        allow = (*allow, *TUNED) if base.first.run.kind == "reported" else allow
         found = compare_runs([left[i] for i in common], [right[i] for i in common], allow)
     except UserError as error:
         return {"changes": {}, "refusal": str(error), "notes": []}
