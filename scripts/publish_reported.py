@@ -89,7 +89,7 @@ KNOWN = {
     "l40s": "the paper's headline, +41.9 % for EB; a later README has 42.3 % for EB+ without a table",
 }
 # Which tables and figures tell of the same runs; a table of the leaderboard is of one such set.
-REAL = "Tables 2 and 3, Figures 5 and 6"
+REAL = "Tables 2 and 3 with Figures 5 and 6"
 SETS = {"Table 2": REAL, "Table 3": REAL, "Fig 5": REAL, "Fig 6": REAL, "Fig 3": "Figure 3", "Fig 4": "Figure 4"}
 SETS |= {f"Table {number}": f"Table {number}" for number in (4, 5, 6)}
 Row = dict[str, Any]
