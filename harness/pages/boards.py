@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -10,21 +11,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.comparable import arms
-from harness.compare import compare_runs
+from harness.compare import Reading, compare_runs
 from harness.errors import UserError
 from harness.measure.statistics import t_quantile
 from harness.measure.verdict import worst
 from harness.pages.corpus import Corpus, Entry
 from harness.pages.keep import Keep
+from harness.runspec import RunSpec
 
 # The arm that a change is held against, the first of these that the board has.
 BASELINES = ("v1", "stock", "v0")
 # Measured before the rest: what was timed comes before what was computed or only told.
 KINDS = ("measured", "emulated", "simulated", "reported")
+# Runs of a board that stay in memory while its arms are held against each other.
+REMEMBERED = 24
 # Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.
 _NOT_THE_BOARD = ("policy", "lengths", "seed", "repeat")
 # What a publication chose for each policy on its own.
 TUNED = ("slots", "token_budget")
+# Of the spec's fields, those that have one.
+_DEFAULTS = {
+    one.name: one.default if one.default_factory is dataclasses.MISSING else one.default_factory()
+    for one in dataclasses.fields(RunSpec)
+    if (one.default, one.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +111,13 @@ def decides(entry: Entry, without: Sequence[str] = ()) -> str:
     """What must be equal for runs to stand on one board, as text; `without` some fields of the spec."""
     reported = entry.run.kind == "reported"
     left_out = (*_NOT_THE_BOARD, *without, *(TUNED if reported else ()))
-    spec = {name: value for name, value in entry.run.told.items() if name not in left_out}
+    # What is as it is by default goes without saying, so that a board keeps its id when specs gain a field.
+    default = {} if reported else _DEFAULTS
+    spec = {
+        name: value
+        for name, value in entry.run.told.items()
+        if name not in left_out and (name not in default or value != default[name])
+    }
     provenance = entry.run.manifest.get("provenance", {})
     # Figures of two publications, or of two experiments of one, are of different runs.
     origin = [provenance.get(name) for name in (("paper", "set") if reported else ("engine_version",))]
@@ -126,7 +142,8 @@ def _board(key: str, entries: list[Entry], keep: Keep) -> Board:
     baseline = next((name for name in BASELINES for arm in found if arm.policy == name), None)
     if baseline is not None:
         base = next(arm for arm in found if arm.policy == baseline)
-        found = [arm if arm is base else _against(base, arm, keep) for arm in found]
+        reading = Reading(REMEMBERED)
+        found = [arm if arm is base else _against(base, arm, keep, reading) for arm in found]
     # Reported figures are not ranked: the baseline, then by name.
     ranked = entries[0].run.kind != "reported"
     found.sort(key=lambda arm: (arm.level == "INVALID", -_rate(arm) if ranked else arm.policy != baseline, arm.policy))
@@ -170,16 +187,16 @@ def _mean(values: Sequence[Value | None]) -> Value | None:
     return Value(mean, mean - half, mean + half)
 
 
-def _against(base: Arm, arm: Arm, keep: Keep) -> Arm:
-    found = compared(base, arm, keep)
+def _against(base: Arm, arm: Arm, keep: Keep, reading: Reading) -> Arm:
+    found = compared(base, arm, keep, reading)
     changes = {name: Change(*values) for name, values in found["changes"].items()}
     return Arm(arm.entries, arm.values, changes, found["refusal"], tuple(found["notes"]))
 
 
-def compared(base: Arm, arm: Arm, keep: Keep, allow: Sequence[str] = ()) -> dict[str, Any]:
+def compared(base: Arm, arm: Arm, keep: Keep, reading: Reading, allow: Sequence[str] = ()) -> dict[str, Any]:
     """An arm held against another, as JSON values that are kept: `changes` by metric, `refusal`, `notes`."""
     key = hashlib.sha256(json.dumps([_identity(base), _identity(arm), *allow]).encode()).hexdigest()
-    return dict(keep.made(key, lambda: _compared(base, arm, allow)))
+    return dict(keep.made(key, lambda: _compared(base, arm, reading, allow)))
 
 
 def _identity(arm: Arm) -> list[list[str]]:
@@ -189,13 +206,13 @@ def _identity(arm: Arm) -> list[list[str]]:
     ]
 
 
-def _compared(base: Arm, arm: Arm, allow: Sequence[str]) -> dict[str, Any]:
+def _compared(base: Arm, arm: Arm, reading: Reading, allow: Sequence[str]) -> dict[str, Any]:
     """The comparison of two arms over the repeats that both have; what forbids one is said, not raised."""
     left, right = ({entry.run.spec.repeat: entry.run for entry in one.entries} for one in (base, arm))
     common = sorted(left.keys() & right.keys())
     try:
         allow = (*allow, *TUNED) if base.first.run.kind == "reported" else allow
-        found = compare_runs([left[i] for i in common], [right[i] for i in common], allow)
+        found = compare_runs([left[i] for i in common], [right[i] for i in common], allow, reading=reading)
     except UserError as error:
         return {"changes": {}, "refusal": str(error), "notes": []}
     changes = {name: [row.ratio, row.low, row.high, row.p, row.word] for name, row in found.rows.items()}

@@ -6,9 +6,9 @@ import hashlib
 import json
 from typing import Any
 
-from harness.compare import row_names
+from harness.compare import Reading, row_names
 from harness.measure.metrics import METRICS
-from harness.pages.boards import TUNED, Arm, Board, compared, decides
+from harness.pages.boards import REMEMBERED, TUNED, Arm, Board, compared, decides
 from harness.pages.charts import script_json
 from harness.pages.facets import kind_words, ranked, settings_of
 from harness.pages.render import Writer
@@ -136,9 +136,10 @@ def pairs(
     Each pair once: what B is to A says what A is to B, since intervals are symmetric in the logarithm.
     """
     found = {}
+    reading = Reading(REMEMBERED)
     for i, a in enumerate(arms[:1] if only_first else arms):
         for b in arms[i + 1 :]:
-            one = compared(a, b, site.keep, allow)
+            one = compared(a, b, site.keep, reading, allow)
             rows = {name: [_short(v) for v in values] for name, values in one["changes"].items()}
             found[f"{a.first.id} {b.first.id}"] = {"rows": rows, "refusal": one["refusal"], "notes": one["notes"]}
     return found

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-# Raised whenever what is kept changes its form.
-FORM = 2
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def _code() -> str:
+    """A digest of the package's sources: what other code computed is no value of this one's."""
+    sha = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        sha.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return sha.hexdigest()[:16]
 
 
 class Keep:
     """A directory of JSON files; a file that is not there or broken is made again."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root / f"form-{FORM}"
+        self.root = root / f"code-{_code()}"
         self._used: set[str] = set()
 
     def made(self, key: str, make: Callable[[], Any]) -> Any:
@@ -37,7 +46,10 @@ class Keep:
         return orjson.loads(data)
 
     def sweep(self) -> None:
-        """Takes away what this build did not use."""
+        """Takes away what this build did not use, and what other code left."""
+        for old in self.root.parent.glob("code-" + 16 * "[0-9a-f]"):
+            if old != self.root:
+                shutil.rmtree(old, ignore_errors=True)
         for path in self.root.glob("*/*.json"):
             if path.name not in self._used:
                 path.unlink(missing_ok=True)
