@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from harness.comparable import arms, short
 from harness.measure.fairness import KV, OVER_ALPHA, alpha_of
 from harness.measure.metrics import FAIRNESS, METRICS, Metric
-from harness.measure.verdict import LEVELS
+from harness.measure.verdict import worst
 from harness.runs import Run
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def show_table(run: Run) -> RenderableType:
         interval = _interval(values.get("low"), values.get("high"), scale)
         if metric.kind == "number":
             numbers.add_row(name, _number(values.get("value"), scale), interval, unit)
-        elif values.get("count"):
+        elif values.get("count") != 0:
             latencies.add_row(name, *(_number(values.get(one), scale) for one in _SHOWN), interval, unit)
     parts: list[RenderableType] = [head, tally, numbers, latencies]
     if "gap_mean" in document["metrics"]:
@@ -263,7 +263,7 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
     for arm in arms(runs):
         documents = [run_document(run) for run in arm]
         repeats = f" ×{len(arm)}" if len(arm) > 1 else ""
-        level = max((run.level for run in arm), key=LEVELS.index)
+        level = worst(run.level for run in arm)
         table.add_row(
             Text(arm[0].spec.label + repeats),
             _mean(documents, "output_throughput", "value"),

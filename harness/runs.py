@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import UserError
+from harness.measure.verdict import NO_VERDICT
 from harness.records import PRODUCED, REQUESTS, STEPS
 from harness.runschema import SCHEMA_VERSION, check_concluded, check_manifest, check_summary, read_json
 from harness.runspec import RunSpec
@@ -57,8 +58,17 @@ class Run:
 
     @property
     def level(self) -> str:
-        """VALID, DEGRADED or INVALID."""
+        """VALID, DEGRADED or INVALID; NONE of a reported run, which nobody could check."""
+        if self.kind == "reported":
+            return NO_VERDICT
         return str(self.manifest.get("verdict", {}).get("level", "INVALID"))
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What is known of the spec: all of it, or of a reported run what its source tells."""
+        if self.kind == "reported":
+            return dict(self.manifest["spec"])
+        return self.spec.to_dict()
 
     def requests(self) -> pa.Table:
         """The request table; UserError where there is none or it is damaged."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, 
 from harness.runspec import RunSpec
 
 LEVELS = ("VALID", "DEGRADED", "INVALID")
+# Of a reported run: nobody ran it here, so nothing was checked.
+NO_VERDICT = "NONE"
 NOT_APPLICABLE = "not applicable"
 
 OUT_OF_MEMORY = ("out of memory", "outofmemory", "oom-kill")
@@ -287,3 +289,8 @@ def _why(entry: dict[str, Any]) -> str:
     space = "" if unit in ("%", "") else " "
     value = f"{entry['value'] * scale:.4g}{space}{unit}"
     return f"{entry['label']}: {value} ({side} {limit * scale:g}{space}{unit})"
+
+
+def worst(levels: Iterable[str]) -> str:
+    """The worst of some verdicts' levels."""
+    return max(levels, key=(NO_VERDICT, *LEVELS).index)

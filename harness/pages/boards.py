@@ -14,7 +14,7 @@ from harness.comparable import arms
 from harness.compare import Reading, compare_runs
 from harness.errors import UserError
 from harness.measure.statistics import t_quantile
-from harness.measure.verdict import LEVELS
+from harness.measure.verdict import worst
 from harness.pages.corpus import Corpus, Entry
 from harness.pages.keep import Keep
 from harness.runspec import RunSpec
@@ -27,6 +27,8 @@ KINDS = ("measured", "emulated", "simulated", "reported")
 REMEMBERED = 24
 # Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.
 _NOT_THE_BOARD = ("policy", "lengths", "seed", "repeat")
+# What a publication chose for each policy on its own.
+TUNED = ("slots", "token_budget")
 # Of the spec's fields, those that have one.
 _DEFAULTS = {
     one.name: one.default if one.default_factory is dataclasses.MISSING else one.default_factory()
@@ -78,7 +80,7 @@ class Arm:
     @property
     def level(self) -> str:
         """The worst verdict of its repeats."""
-        return max((entry.run.level for entry in self.entries), key=LEVELS.index)
+        return worst(entry.run.level for entry in self.entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +109,19 @@ def boards(corpus: Corpus, keep: Keep) -> list[Board]:
 
 def decides(entry: Entry, without: Sequence[str] = ()) -> str:
     """What must be equal for runs to stand on one board, as text; `without` some fields of the spec."""
-    left_out = (*_NOT_THE_BOARD, *without)
+    reported = entry.run.kind == "reported"
+    left_out = (*_NOT_THE_BOARD, *without, *(TUNED if reported else ()))
     # What is as it is by default goes without saying, so that a board keeps its id when specs gain a field.
+    default = {} if reported else _DEFAULTS
     spec = {
         name: value
-        for name, value in entry.run.spec.to_dict().items()
-        if name not in left_out and (name not in _DEFAULTS or value != _DEFAULTS[name])
+        for name, value in entry.run.told.items()
+        if name not in left_out and (name not in default or value != default[name])
     }
     provenance = entry.run.manifest.get("provenance", {})
-    version = None if entry.run.kind == "reported" else provenance.get("engine_version")
-    return json.dumps([entry.run.kind, version, spec], sort_keys=True)
+    # Figures of two publications, or of two experiments of one, are of different runs.
+    origin = [provenance.get(name) for name in (("paper", "set") if reported else ("engine_version",))]
+    return json.dumps([entry.run.kind, *origin, spec], sort_keys=True)
 
 
 def _place(board: Board) -> tuple[Any, ...]:
@@ -139,7 +144,9 @@ def _board(key: str, entries: list[Entry], keep: Keep) -> Board:
         base = next(arm for arm in found if arm.policy == baseline)
         reading = Reading(REMEMBERED)
         found = [arm if arm is base else _against(base, arm, keep, reading) for arm in found]
-    found.sort(key=lambda arm: (arm.level == "INVALID", -_rate(arm), arm.policy))
+    # Reported figures are not ranked: the baseline, then by name.
+    ranked = entries[0].run.kind != "reported"
+    found.sort(key=lambda arm: (arm.level == "INVALID", -_rate(arm) if ranked else arm.policy != baseline, arm.policy))
     return Board(hashlib.sha256(key.encode()).hexdigest()[:10], entries[0].run.kind, tuple(found), baseline)
 
 
@@ -204,6 +211,7 @@ def _compared(base: Arm, arm: Arm, reading: Reading, allow: Sequence[str]) -> di
     left, right = ({entry.run.spec.repeat: entry.run for entry in one.entries} for one in (base, arm))
     common = sorted(left.keys() & right.keys())
     try:
+        allow = (*allow, *TUNED) if base.first.run.kind == "reported" else allow
         found = compare_runs([left[i] for i in common], [right[i] for i in common], allow, reading=reading)
     except UserError as error:
         return {"changes": {}, "refusal": str(error), "notes": []}

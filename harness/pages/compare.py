@@ -8,14 +8,12 @@ from typing import Any
 
 from harness.compare import Reading, row_names
 from harness.measure.metrics import METRICS
-from harness.pages.boards import REMEMBERED, Arm, Board, compared, decides
+from harness.pages.boards import REMEMBERED, TUNED, Arm, Board, compared, decides
 from harness.pages.charts import script_json
-from harness.pages.facets import kind_words, ranked, slo_text
+from harness.pages.facets import kind_words, ranked, settings_of
 from harness.pages.render import Writer
 from harness.pages.site import Site
 
-# What the boards of a family differ in: each policy may have its own best of these.
-TUNED = ("slots", "token_budget")
 # What makes an arm the best of its policy in a family.
 BEST_BY = "total_throughput"
 # Arms of a board that are held against each other, all pairs; beyond them only the baseline's pairs are computed.
@@ -97,9 +95,7 @@ def _label(name: str) -> str:
 
 def _about(board: Board) -> str:
     spec = board.first.run.spec
-    slo = "" if not spec.slo else f" · SLO {slo_text(spec.slo)}"
-    settings = f"{spec.arrival} · {spec.requests:,} requests · N {spec.slots} · B {spec.token_budget}{slo}"
-    return f"{spec.workload} on {spec.gpu} · {kind_words(board)} · {spec.model} · {settings}"
+    return f"{spec.workload} on {spec.gpu} · {kind_words(board)} · {settings_of(board)}"
 
 
 def of_board(site: Site, board: Board) -> dict[str, Any]:
@@ -125,7 +121,7 @@ def _spec(arm: Arm) -> dict[str, Any]:
     """What decided an arm, as text."""
     run = arm.first.run
     provenance = run.manifest.get("provenance", {})
-    told = {"kind": run.kind, **{k: v for k, v in run.spec.to_dict().items() if k not in _REPEAT}}
+    told = {"kind": run.kind, **{k: v for k, v in run.told.items() if k not in _REPEAT}}
     told |= {name: provenance.get(name) for name in ("engine", "engine_version")}
     return {
         name: v if isinstance(v, str) else json.dumps(v, sort_keys=True) for name, v in told.items() if v is not None

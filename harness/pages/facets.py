@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from harness.document import is_twin
 from harness.pages.boards import Arm, Board
+from harness.runs import Run
 
 # What boards can be filtered by: the name in the URL, and what it is called.
 FILTERS = {"gpu": "GPU", "model": "Model", "workload": "Workload", "load": "Load", "kind": "Kind", "slo": "SLO"}
@@ -43,9 +45,28 @@ def kind_words(board: Board) -> str:
     return board.kind + (", twin lengths" if is_twin(board.first.run) else "")
 
 
+def settings_of(board: Board) -> str:
+    """The settings that all arms of a board share, as far as they are told."""
+    told = board.first.run.told
+    words = [told["model"], told["arrival"]]
+    words += [f"{told['requests']:,} requests"] if "requests" in told else []
+    if board.kind != "reported":
+        words += [f"N {told['slots']}", f"B {told['token_budget']}"]
+    words += [f"SLO {slo_text(told['slo'])}"] if told.get("slo") else []
+    return " · ".join(words)
+
+
+def source_of(run: Run) -> tuple[str, str | None]:
+    """Where a reported run's figures were published, and its address where that is known."""
+    provenance = run.manifest.get("provenance", {})
+    words = [str(provenance[name]) for name in ("paper", "set") if provenance.get(name)]
+    found = re.fullmatch(r"arXiv (\d{4}\.\d{4,5})", words[0]) if words else None
+    return ", ".join(words) or "a source that is not told", f"https://arxiv.org/abs/{found[1]}" if found else None
+
+
 def ranked(board: Board) -> list[Arm]:
-    """The arms that curves may show: those that are not INVALID."""
-    return [arm for arm in board.arms if arm.level != "INVALID"]
+    """The arms that curves may show: those that are not INVALID, and none that was only reported."""
+    return [arm for arm in board.arms if arm.level != "INVALID" and board.kind != "reported"]
 
 
 def has_curves(board: Board) -> bool:

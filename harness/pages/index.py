@@ -6,9 +6,27 @@ from typing import Any
 
 from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series
-from harness.pages.facets import facets, filters, pages_of
+from harness.pages.facets import facets, filters, pages_of, ranked, source_of
 from harness.pages.render import Writer
 from harness.pages.site import Site
+
+# What reported figures are shown of, where a board has them.
+REPORTED = {
+    "request_throughput": "Requests/s",
+    "output_throughput": "Output tok/s",
+    "total_throughput": "Total tok/s",
+    "ttft_s": "TTFT mean",
+    "tpot_s": "TPOT mean",
+    "tpot_s.p99": "TPOT p99",
+    "itl_s": "ITL mean",
+    "profit_tokenstep": "Profit, token-step",
+    "gap_mean": "Gap mean, tokens",
+}
+
+
+def reported_columns(board: Board) -> dict[str, str]:
+    """The columns of a board of reported figures: name and label of what at least one of its arms has."""
+    return {name: label for name, label in REPORTED.items() if any(name in arm.values for arm in board.arms)}
 
 
 def write(site: Site, writer: Writer) -> None:
@@ -19,6 +37,8 @@ def write(site: Site, writer: Writer) -> None:
         boards=[(board, facets(board)) for board in site.boards],
         filters=filters(list(site.boards)),
         pages={board.id: pages_of(board) for board in site.boards},
+        reported_columns=reported_columns,
+        source_of=source_of,
         site=site,
         pareto=_pareto(site),
     )
@@ -26,11 +46,11 @@ def write(site: Site, writer: Writer) -> None:
 
 
 def _pareto(site: Site) -> Chart:
-    """Output tokens a second of one GPU against 1/TPOT, a point an arm; INVALID arms are not drawn."""
+    """Output tokens a second of one GPU against 1/TPOT, a point an arm; INVALID and reported ones are not drawn."""
     points: dict[str, list[tuple[Board, Arm]]] = {}
     for board in site.boards:
-        for arm in board.arms:
-            if arm.level != "INVALID" and {"output_throughput", "tpot_s"} <= arm.values.keys():
+        for arm in ranked(board):
+            if {"output_throughput", "tpot_s"} <= arm.values.keys():
                 points.setdefault(arm.policy.partition(":")[0], []).append((board, arm))
     series = []
     rows: list[tuple[Any, ...]] = []

@@ -10,6 +10,7 @@ import jinja2
 
 from harness.measure.metrics import METRICS
 from harness.pages.assets import site_directory
+from harness.pages.facets import settings_of
 
 
 def environment() -> jinja2.Environment:
@@ -21,7 +22,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {"number": number, "change": change, "seconds": seconds, "exact": exact}
+    env.filters |= {"number": number, "change": change, "seconds": seconds, "exact": exact, "settings": settings_of}
     env.globals["METRICS"] = METRICS
     return env
 

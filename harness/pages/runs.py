@@ -12,6 +12,7 @@ from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series
 from harness.pages.corpus import FILES, Entry
 from harness.pages.detail import CURVES, QUANTILES
+from harness.pages.facets import source_of
 from harness.pages.render import Writer
 from harness.pages.site import Site
 
@@ -38,6 +39,7 @@ def write(site: Site, writer: Writer) -> None:
             rates=list(_rates(entry)),
             latencies=list(_latencies(entry)),
             command=command(entry),
+            source=source_of(entry.run) if entry.run.kind == "reported" else None,
             facts=list(_facts("", entry.run.manifest.get("provenance", {}))),
             charts=_charts(entry),
         )

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from harness.compare import compare
-from harness.pages.boards import Arm
-from harness.pages.compare import BEST_BY, TUNED, best_of, families_of, index, of_board, pairs, script
+from harness.pages.boards import TUNED, Arm
+from harness.pages.compare import BEST_BY, best_of, families_of, index, of_board, pairs, script
 from tests.runfactory import SPEC, toy_run, write_run
 from tests.sitefactory import only_board, site_of
 
