@@ -21,8 +21,8 @@ from harness.pages.keep import Keep
 BASELINES = ("v1", "stock", "v0")
 # Measured before the rest: what was timed comes before what was computed or only told.
 KINDS = ("measured", "emulated", "simulated", "reported")
-# Never part of what makes a board: the policy is compared, and repeats are the arm's own.
-_NOT_THE_BOARD = ("policy", "seed", "repeat")
+# Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.
+_NOT_THE_BOARD = ("policy", "lengths", "seed", "repeat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +90,15 @@ def boards(corpus: Corpus, keep: Keep) -> list[Board]:
     """Every board of the corpus, measured first, then by GPU, model, workload and load."""
     groups: dict[str, list[Entry]] = {}
     for entry in corpus.entries:
-        groups.setdefault(_together(entry), []).append(entry)
+        groups.setdefault(decides(entry), []).append(entry)
     found = [_board(key, entries, keep) for key, entries in groups.items()]
     return sorted(found, key=_place)
 
 
-def _together(entry: Entry) -> str:
-    """What must be equal for runs to stand on one board, as text."""
-    spec = {name: value for name, value in entry.run.spec.to_dict().items() if name not in _NOT_THE_BOARD}
+def decides(entry: Entry, without: Sequence[str] = ()) -> str:
+    """What must be equal for runs to stand on one board, as text; `without` some fields of the spec."""
+    left_out = (*_NOT_THE_BOARD, *without)
+    spec = {name: value for name, value in entry.run.spec.to_dict().items() if name not in left_out}
     provenance = entry.run.manifest.get("provenance", {})
     version = None if entry.run.kind == "reported" else provenance.get("engine_version")
     return json.dumps([entry.run.kind, version, spec], sort_keys=True)
@@ -164,10 +165,15 @@ def _mean(values: Sequence[Value | None]) -> Value | None:
 
 
 def _against(base: Arm, arm: Arm, keep: Keep) -> Arm:
-    key = hashlib.sha256(json.dumps([_identity(base), _identity(arm)]).encode()).hexdigest()
-    found = keep.made(key, lambda: _compared(base, arm))
+    found = compared(base, arm, keep)
     changes = {name: Change(*values) for name, values in found["changes"].items()}
     return Arm(arm.entries, arm.values, changes, found["refusal"], tuple(found["notes"]))
+
+
+def compared(base: Arm, arm: Arm, keep: Keep, allow: Sequence[str] = ()) -> dict[str, Any]:
+    """An arm held against another, as JSON values that are kept: `changes` by metric, `refusal`, `notes`."""
+    key = hashlib.sha256(json.dumps([_identity(base), _identity(arm), *allow]).encode()).hexdigest()
+    return dict(keep.made(key, lambda: _compared(base, arm, allow)))
 
 
 def _identity(arm: Arm) -> list[list[str]]:
@@ -177,12 +183,12 @@ def _identity(arm: Arm) -> list[list[str]]:
     ]
 
 
-def _compared(base: Arm, arm: Arm) -> dict[str, Any]:
+def _compared(base: Arm, arm: Arm, allow: Sequence[str]) -> dict[str, Any]:
     """The comparison of two arms over the repeats that both have; what forbids one is said, not raised."""
     left, right = ({entry.run.spec.repeat: entry.run for entry in one.entries} for one in (base, arm))
     common = sorted(left.keys() & right.keys())
     try:
-        found = compare_runs([left[i] for i in common], [right[i] for i in common])
+        found = compare_runs([left[i] for i in common], [right[i] for i in common], allow)
     except UserError as error:
         return {"changes": {}, "refusal": str(error), "notes": []}
     changes = {name: [row.ratio, row.low, row.high, row.p, row.word] for name, row in found.rows.items()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.pages import index, reading, runs
+from harness.pages import compare, crossover, drift, frontier, index, latency, reading, runs
 from harness.pages.assets import plotly_script, site_directory
 from harness.pages.boards import boards
 from harness.pages.corpus import collect
@@ -19,7 +19,16 @@ MARK = ".bench-site"
 
 
 # Each page's module writes its files; they know the site and nothing of each other.
-PAGES: tuple[Callable[[Site, Writer], None], ...] = (index.write, runs.write, reading.write)
+PAGES: tuple[Callable[[Site, Writer], None], ...] = (
+    index.write,
+    latency.write,
+    frontier.write,
+    crossover.write,
+    drift.write,
+    compare.write,
+    runs.write,
+    reading.write,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,7 @@ def build(results: Path, out: Path, cache: Path | None = None) -> Built:
     _usable(results, out)
     keep = Keep(cache or out.with_name(f"{out.name}.cache"))
     corpus = collect(results, keep)
-    site = Site(results, corpus, tuple(boards(corpus, keep)))
+    site = Site(results, corpus, tuple(boards(corpus, keep)), keep)
     writer = Writer(out)
     writer.file(MARK, b"made by `bench site build`\n")
     for path in sorted((site_directory() / "assets").iterdir()):

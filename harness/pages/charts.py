@@ -9,6 +9,14 @@ from typing import Any
 import orjson
 
 
+def script_json(value: Any) -> str:
+    """JSON that is safe inside a script element of a page, and as a script of its own."""
+    text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+    for one in "<>&\u2028\u2029":
+        text = text.replace(one, f"\\u{ord(one):04x}")
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """One line or cloud of a chart.
@@ -23,6 +31,7 @@ class Series:
     style: int = 0
     mode: str = "lines"
     text: Sequence[str] | None = None
+    labels: Sequence[str] | None = None  # written beside the points instead of `text`, which then shows on pointing
     error_low: Sequence[float] | None = None
     error_high: Sequence[float] | None = None
     axis: str = "y"  # y or y2, the one on the right
@@ -61,6 +70,7 @@ class Chart:
                     "style": one.style,
                     "mode": one.mode,
                     "text": None if one.text is None else list(one.text),
+                    "labels": None if one.labels is None else list(one.labels),
                     "error": None
                     if one.error_low is None or one.error_high is None
                     else [list(one.error_low), list(one.error_high)],
@@ -70,4 +80,4 @@ class Chart:
                 for one in self.series
             ],
         }
-        return orjson.dumps(found).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+        return script_json(found)

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series
+from harness.pages.facets import facets, filters, pages_of
 from harness.pages.render import Writer
 from harness.pages.site import Site
-
-# What the page can be filtered by: the name in the URL, and what it is called.
-FILTERS = {"gpu": "GPU", "model": "Model", "workload": "Workload", "load": "Load", "kind": "Kind", "slo": "SLO"}
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """A filter with the values that the runs have."""
-
-    name: str
-    label: str
-    values: tuple[str, ...]
-
-
-def slo_text(slo: dict[str, float]) -> str:
-    """Service levels as text: `ttft_s=1, tpot_s=0.05`, or none."""
-    return ", ".join(f"{name}={limit:g}" for name, limit in sorted(slo.items())) or "none"
-
-
-def facets(board: Board) -> dict[str, str]:
-    """What the filters see of a board."""
-    spec = board.first.run.spec
-    values = (spec.gpu, spec.model, spec.workload, spec.arrival, board.kind, slo_text(spec.slo))
-    return dict(zip(FILTERS, values, strict=True))
 
 
 def write(site: Site, writer: Writer) -> None:
     """index.html and problems.html."""
-    found = [(board, facets(board)) for board in site.boards]
-    filters = [
-        Filter(name, label, tuple(dict.fromkeys(facet[name] for _, facet in found))) for name, label in FILTERS.items()
-    ]
-    writer.page("index.html", "index.html.j2", boards=found, filters=filters, site=site, pareto=_pareto(site))
+    writer.page(
+        "index.html",
+        "index.html.j2",
+        boards=[(board, facets(board)) for board in site.boards],
+        filters=filters(list(site.boards)),
+        pages={board.id: pages_of(board) for board in site.boards},
+        site=site,
+        pareto=_pareto(site),
+    )
     writer.page("problems.html", "problems.html.j2", site=site)
 
 

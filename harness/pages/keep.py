@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 # Raised whenever what is kept changes its form.
-FORM = 1
+FORM = 2
 
 
 class Keep:

@@ -21,7 +21,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {"number": number, "change": change, "seconds": seconds}
+    env.filters |= {"number": number, "change": change, "seconds": seconds, "exact": exact}
     env.globals["METRICS"] = METRICS
     return env
 
@@ -45,6 +45,11 @@ def change(ratio: float | None) -> str:
     if ratio is None:
         return "–"
     return f"×{ratio:,.3g}" if ratio > 10 else f"{100 * (ratio - 1):+.1f} %"
+
+
+def exact(value: float | None) -> str:
+    """A number as an input holds it: the shortest form that reads back the same, nothing where there is none."""
+    return "" if value is None else repr(value)
 
 
 class Writer:

@@ -1,0 +1,73 @@
+"""What a board is about, for all pages that list boards: filters, words, and the pages that it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.document import is_twin
+from harness.pages.boards import Arm, Board
+
+# What boards can be filtered by: the name in the URL, and what it is called.
+FILTERS = {"gpu": "GPU", "model": "Model", "workload": "Workload", "load": "Load", "kind": "Kind", "slo": "SLO"}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter with the values that the boards have."""
+
+    name: str
+    label: str
+    values: tuple[str, ...]
+
+
+def slo_text(slo: dict[str, float]) -> str:
+    """Service levels as text: `ttft_s=1, tpot_s=0.05`, or none."""
+    return ", ".join(f"{name}={limit:g}" for name, limit in sorted(slo.items())) or "none"
+
+
+def facets(board: Board) -> dict[str, str]:
+    """What the filters see of a board."""
+    spec = board.first.run.spec
+    values = (spec.gpu, spec.model, spec.workload, spec.arrival, board.kind, slo_text(spec.slo))
+    return dict(zip(FILTERS, values, strict=True))
+
+
+def filters(boards: list[Board]) -> list[Filter]:
+    """Every filter with the values that occur, in the order of the boards."""
+    found = [facets(board) for board in boards]
+    return [Filter(name, label, tuple(dict.fromkeys(one[name] for one in found))) for name, label in FILTERS.items()]
+
+
+def kind_words(board: Board) -> str:
+    """The kind of a board's numbers in words."""
+    return board.kind + (", twin lengths" if is_twin(board.first.run) else "")
+
+
+def ranked(board: Board) -> list[Arm]:
+    """The arms that curves may show: those that are not INVALID."""
+    return [arm for arm in board.arms if arm.level != "INVALID"]
+
+
+def has_curves(board: Board) -> bool:
+    """Whether there are distributions to draw."""
+    return any(arm.first.detail["curves"] for arm in ranked(board))
+
+
+def has_sums(board: Board) -> bool:
+    """Whether there is a profit to compute: a run with records."""
+    return any(arm.first.detail["sums"] for arm in ranked(board))
+
+
+def is_drift(board: Board) -> bool:
+    """Whether the workload changes on the way, and a step log shows what the policies made of it."""
+    drifting = board.first.run.spec.workload.startswith("drift:") or board.first.detail["marks"]
+    return bool(drifting) and any(arm.first.detail["course"] for arm in ranked(board))
+
+
+# A page a board, where the board has what it shows: directory and label.
+PAGES = {"latency": ("Latency", has_curves), "frontier": ("Frontier", has_sums), "drift": ("Drift", is_drift)}
+
+
+def pages_of(board: Board) -> list[tuple[str, str]]:
+    """The pages of a board: label and path under the site."""
+    return [(label, f"{name}/{board.id}.html") for name, (label, there) in PAGES.items() if there(board)]
