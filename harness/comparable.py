@@ -237,6 +237,15 @@ def shared_rows(runs: Sequence[Run]) -> str | None:
     )
 
 
+def unequal_kv(pairs: Sequence[tuple[Run, Run]]) -> str | None:
+    """What to say where engines that measured their KV cache themselves came to another size."""
+    for a, b in pairs:
+        left, right = (run.manifest.get("provenance", {}).get("kv_cache_tokens") for run in (a, b))
+        if None not in (left, right) and left != right:
+            return f"the KV caches differ ({left:,} and {right:,} tokens): --kv-tokens gives every arm the same"
+    return None
+
+
 def dependence(tables: Sequence[Any], virtual: bool) -> tuple[str | None, bool]:
     """Why the repeats behind these request tables are not independent, if so, and whether they still count as such."""
     if len(tables) < 2:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.comparable import (
     allowed,
@@ -18,6 +18,7 @@ from harness.comparable import (
     refuse_differences,
     shared_rows,
     stream,
+    unequal_kv,
 )
 from harness.errors import UserError
 from harness.lengths import undeployable
@@ -29,6 +30,9 @@ from harness.measure.statistics import CONFIDENCE, LONGEST_STAY, PERCENTILES
 from harness.runs import Run, load_run
 
 _OVER_ALPHA = [f"{name}{timed}{variant}" for name in OVER_ALPHA for timed in ("", "_time") for variant in COLUMNS]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 BETTER, WORSE, NO_DIFFERENCE = "better", "worse", "no difference shown"
 
@@ -95,13 +99,52 @@ def compare(a_dirs: Sequence[Path], b_dirs: Sequence[Path], allow: Collection[st
     return compare_runs([load_run(path) for path in a_dirs], [load_run(path) for path in b_dirs], allow)
 
 
+class Reading:
+    """Runs read and measured for a comparison; who compares many pairs keeps one, so that each run is read once.
+
+    The last `most` tables and as many measurements stay in memory.
+    """
+
+    def __init__(self, most: int = 0) -> None:
+        self._most = most
+        self._tables: dict[Path, Any] = {}
+        self._measured: dict[tuple[Path, float | None], Measured] = {}
+
+    def requests(self, run: Run) -> Any:
+        """The run's request table."""
+        return self._once(self._tables, run.path, run.requests)
+
+    def measured(self, run: Run, alpha: float | None) -> Measured:
+        """The run measured, its gaps held against α."""
+
+        def measure_it() -> Measured:
+            spec = dataclasses.replace(run.spec, alpha=alpha)
+            return measure(self.requests(run), run.steps(), spec, is_closed_loop(spec))
+
+        return self._once(self._measured, (run.path, alpha), measure_it)
+
+    def _once(self, kept: dict[K, V], key: K, make: Callable[[], V]) -> V:
+        value = kept.pop(key) if key in kept else make()
+        # The latest stands last, so that the first is the one to go.
+        kept[key] = value
+        if len(kept) > self._most:
+            del kept[next(iter(kept))]
+        return value
+
+
 def compare_runs(
-    a: Sequence[Run], b: Sequence[Run], allow: Collection[str] = frozenset(), alpha: float | None = None
+    a: Sequence[Run],
+    b: Sequence[Run],
+    allow: Collection[str] = frozenset(),
+    alpha: float | None = None,
+    reading: Reading | None = None,
 ) -> Comparison:
     """Compare runs that are loaded already; see `compare`.
 
-    Both arms' gaps are held against one α: `alpha`, or the one that an arm has.
+    Both arms' gaps are held against one α: `alpha`, or the one that an arm has. `reading` remembers runs from one
+    comparison to the next.
     """
+    reading = reading or Reading()
     pairs = pair_repeats(a, b, allow)
     refuse_differences(pairs, allow)
     found = differences(*pairs[0])
@@ -111,7 +154,7 @@ def compare_runs(
         rows = _reported_rows(pairs[0], "not ranked")
         return Comparison(tuple(a), tuple(b), found, (), "values as reported", reason, rows)
 
-    tables = [(left.requests(), right.requests()) for left, right in pairs]
+    tables = [(reading.requests(left), reading.requests(right)) for left, right in pairs]
     paired = all(stream(left) == stream(right) for left, right in tables)
     notes = undeployable([a[0].spec, b[0].spec])
     if not paired and not unranked:
@@ -122,11 +165,11 @@ def compare_runs(
             )
         notes.append("the arms replay different requests: the comparison is not paired")
     note, independent = dependence([left for left, _ in tables], pairs[0][0].spec.engine in VIRTUAL_ENGINES)
-    notes += [one for one in (note, shared_rows(a)) if one]
+    notes += [one for one in (note, shared_rows(a), unequal_kv(pairs)) if one]
     if len(pairs) > 1 and independent:
         method = f"Student's t over {len(pairs)} paired repeats"
     else:
-        pairs, tables = pairs[:1], tables[:1]
+        pairs = pairs[:1]
         method = "one repeat: interval from within the run only (block bootstrap)"
     alphas = sorted({one for run in (*a, *b) if (one := alpha_of(run.spec)) is not None})
     if alpha is None and len(alphas) == 1:
@@ -137,10 +180,7 @@ def compare_runs(
             f"the arms have α of {', '.join(f'{one:g}' for one in alphas)}: no {' or '.join(OVER_ALPHA)} without one "
             "--alpha for both"
         )
-    measured = [
-        (_measured(left, one, alpha), _measured(right, other, alpha))
-        for (left, right), (one, other) in zip(pairs, tables, strict=True)
-    ]
+    measured = [(reading.measured(left, alpha), reading.measured(right, alpha)) for left, right in pairs]
     if len(measured) == 1 and any(one.stay > LONGEST_STAY for one in measured[0]):
         share = max(one.stay for one in measured[0])
         notes.append(
@@ -158,11 +198,6 @@ def compare_runs(
         if row is not None:
             rows[name] = row
     return Comparison(tuple(a), tuple(b), found, tuple(notes), method, reason, rows)
-
-
-def _measured(run: Run, requests: Any, alpha: float | None) -> Measured:
-    spec = dataclasses.replace(run.spec, alpha=alpha)
-    return measure(requests, run.steps(), spec, is_closed_loop(spec))
 
 
 def row_names() -> list[str]:

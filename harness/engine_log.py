@@ -55,6 +55,18 @@ def read_engine_log(directory: Path, manifest: dict[str, Any]) -> dict[str, Call
     return {"steps": steps, "requests": requests}
 
 
+def unfinished(path: Path) -> int | None:
+    """Requests whose end the log at `path` does not tell yet; None where it is no log."""
+    from harness.step_table import read_step_log
+
+    try:
+        events = read_step_log(path, 0).events.column("event").cast(pa.string())
+    except (UserError, ValueError, KeyError, TypeError):
+        return None
+    counts = {one["values"]: one["counts"] for one in pc.value_counts(events).to_pylist()}
+    return int(counts.get("arrival", 0) - counts.get("finish", 0) - counts.get("abort", 0))
+
+
 def _preemptions(events: pa.Table) -> dict[str, int]:
     """How often each request was preempted, by the id that the client gave it."""
     last = events.filter(pc.is_in(events.column("event").cast(pa.string()), pa.array(["finish", "abort"])))

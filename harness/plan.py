@@ -14,7 +14,7 @@ from harness.lengths import check_used, known_offline, known_to
 from harness.measure.metrics import SLO_METRICS
 from harness.profiles import load_gpu, load_model, model_name
 from harness.runspec import RunSpec
-from policies.catalog import canonical_policy
+from policies.catalog import VLLM_OWN, canonical_policy
 from policies.offline import canonical_offline
 from workloads import options
 from workloads.arrivals import Arrival, Closed, ClosedPhases, FromTrace, own_arrival, parse_arrival
@@ -24,9 +24,6 @@ from workloads.trace import Trace
 DEFAULT_CONCURRENCY = 2048
 DEFAULT_REQUESTS = 4000
 ENGINES = ("auto", "simulated", "emulated", "tokenstep", "vllm", "endpoint")
-
-# Policies that are vLLM's own settings and not ours: nothing else can run them.
-REAL_ONLY = ("stock", "v1-interval")
 
 _OPTION = re.compile(r"[^:=,]+=")
 
@@ -195,7 +192,7 @@ def _names(asked: Asked) -> tuple[list[str], list[str], list[str]]:
         return gpus, policies, [asked.template.model] * len(gpus)
     real = asked.template.engine == "vllm"
     policies = canonical_policies(asked.policies, asked.template.engine)
-    if not real and (only := [policy for policy in policies if read_policy(policy)[0] in REAL_ONLY]):
+    if not real and (only := [policy for policy in policies if read_policy(policy)[0] in VLLM_OWN]):
         raise UserError(f"policy {only[0]} is a setting of real vLLM: it goes with --engine vllm alone")
     gpus = _once([_gpu_name(gpu, real) for gpu in asked.gpus])
     return gpus, policies, [_model_name(gpu, asked.template.model, real) for gpu in gpus]

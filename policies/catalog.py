@@ -23,6 +23,10 @@ FAIR_PAPER = "arXiv 2608.02244"
 # What a policy does with the output lengths that `--lengths` makes known.
 IGNORED, USED, NEEDED = "ignored", "used", "needed"
 
+# Settings of vLLM's own scheduler, which no engine of ours can run.
+STOCK, INTERVAL = "stock", "v1-interval"
+VLLM_OWN = (STOCK, INTERVAL)
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -286,14 +290,14 @@ POLICIES: dict[str, PolicyEntry] = {
             USED,
         ),
         PolicyEntry(
-            "stock",
+            STOCK,
             "vLLM untouched: what our scheduler and its log cost is the difference to v1 (--engine vllm)",
             "vLLM",
             (),
             _vllm_alone,
         ),
         PolicyEntry(
-            "v1-interval",
+            INTERVAL,
             "vLLM's own mixed batching, prefill only every n-th step (--engine vllm, vLLM 0.33 or newer)",
             "vLLM, prefill_schedule_interval",
             (_count("n", 4, "steps from one that may prefill to the next"),),

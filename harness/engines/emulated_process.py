@@ -57,7 +57,7 @@ class SchedulerProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._said,
-                env=environment(True, path, os.environ),
+                env=environment(path, os.environ),
                 # `python -m` puts its directory on the path: there must be nothing else to import in it.
                 cwd=path,
                 start_new_session=True,

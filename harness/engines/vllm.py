@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness import __version__
 from harness.drive.endpoint import Endpoint
-from harness.engine_log import ENGINE_LOG, STEP_LOG
+from harness.engine_log import ENGINE_LOG, STEP_LOG, unfinished
 from harness.engines.base import Ended, Progress, Status, Stopped
 from harness.engines.discover import samples_of
 from harness.engines.endpoint import Client, EndpointEngine
 from harness.engines.environments import Environment, untested
 from harness.engines.gpus_here import Card
 from harness.engines.vllm_causes import last_lines, tail
-from harness.engines.vllm_command import INTERVAL, SCHEDULER, STOCK, Plugin, command, environment, shown
+from harness.engines.vllm_command import SCHEDULER, Plugin, command, environment, shown
 from harness.engines.vllm_server import Server, free_port, plugin_path, told_by
 from harness.errors import UserError
 from harness.plan import read_policy
 from harness.profiles import load_gpu, load_pair
 from harness.runspec import RunSpec
 from harness.store import RunWriter
-from policies.catalog import make_policy
+from policies.catalog import VLLM_OWN, make_policy
 from policies.core import PolicyError
 from policies.threshold import StepCosts
 from workloads.arrivals import Stream
@@ -32,6 +33,9 @@ from workloads.trace import Trace
 
 # Nothing listens there: the prompts are made before a server has a port.
 _NOWHERE = "http://127.0.0.1:1"
+# Longer than the scheduler takes to write its log out, by far.
+_LOG_POLL_S = 0.2
+_LOG_WAIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Vllm:
         self.spec = spec
         self.deployment = deployment
         self.costs, self._cost_note = costs_of(spec.gpu, spec.model, stream.trace, spec.token_budget)
-        self.own_scheduler = read_policy(spec.policy)[0] not in (STOCK, INTERVAL)
+        self.own_scheduler = read_policy(spec.policy)[0] not in VLLM_OWN
         if self.own_scheduler:
             check_policy(spec, self.costs)
         check_model(spec.model)
@@ -110,8 +114,9 @@ class Vllm:
             port,
             self._plugin(step_log),
             deployment.environment.flags,
+            deployment.cpu,
         )
-        env = environment(deployment.cpu, plugin_path(), os.environ)
+        env = environment(plugin_path(), os.environ)
         writer.learn({"engine_command": words, "engine_environment": shown(env)})
         with Server(words, env, log, port) as server:
 
@@ -137,6 +142,8 @@ class Vllm:
                     raise
                 return Ended("failed", f"the engine failed in the warm-up: {fault.line}")
             fault = None if stopped() else server.fault()
+            if fault is None and self.own_scheduler and not _log_ends(step_log):
+                ended = dataclasses.replace(ended, notes=(*ended.notes, f"{STEP_LOG} may lack the last steps"))
         if fault is not None:
             ended = dataclasses.replace(ended, status="failed", reason=f"the engine failed: {fault.line}")
         return dataclasses.replace(ended, observed=ended.observed | self._prefix_cache(writer.partial))
@@ -274,6 +281,20 @@ def _place(model: str) -> str:
     """A model as the engine is told it: a directory by its absolute path, since the engine runs elsewhere."""
     given = os.path.expanduser(model)
     return os.path.abspath(given) if os.path.isdir(given) else given
+
+
+def _log_ends(step_log: Path) -> bool:
+    """Waits until the step log tells of the end of every request; whether it does.
+
+    It is written a moment after the client has its answer, and vLLM kills its engine right after asking it to end.
+    """
+    size, deadline = -1, time.monotonic() + _LOG_WAIT_S
+    while time.monotonic() < deadline:
+        before, size = size, step_log.stat().st_size
+        if size == before and not unfinished(step_log):
+            return True
+        time.sleep(_LOG_POLL_S)
+    return False
 
 
 def _header(step_log: Path) -> dict[str, Any]:

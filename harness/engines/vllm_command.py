@@ -13,14 +13,10 @@ from typing import Any
 from harness.errors import UserError
 from harness.plan import read_policy
 from harness.runspec import RunSpec
+from policies.catalog import INTERVAL, read_options
 from policies.threshold import StepCosts
 
 SCHEDULER = "policies.vllm_plugin.PolicyScheduler"
-
-# vLLM untouched: no class of ours, no step log.
-STOCK = "stock"
-# vLLM's own mixed batching with prefill only every n-th step.
-INTERVAL = "v1-interval"
 
 # What bench decides in every arm, and the option of ours that decides it.
 _OURS = {
@@ -50,7 +46,8 @@ _SECRET = {
 # Of the client's own environment nothing may reach the engine: another Python's packages, a key it would ask for.
 _NOT_PASSED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "VLLM_API_KEY", "VLLM_CONFIG_ROOT")
 _SHOWN = ("VLLM_", "CUDA_", "OMP_", "HF_HUB_OFFLINE", "NCCL_", "TORCH")
-CPU_KV_GIB = "1"
+# On a CPU vLLM would take most of the memory for its KV cache, and another share of it at each start.
+CPU_KV_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +93,23 @@ def read_engine_args(text: str) -> str:
 
 
 def command(
-    spec: RunSpec, python: Path, model: str, port: int, plugin: Plugin | None, flags: frozenset[str] = frozenset()
+    spec: RunSpec,
+    python: Path,
+    model: str,
+    port: int,
+    plugin: Plugin | None,
+    flags: frozenset[str] = frozenset(),
+    cpu: bool = False,
 ) -> list[str]:
     """The command that serves a run; the same in every arm but for the policy's part and the port.
 
     `plugin` is None for vLLM untouched. `flags` are those of SchedulerConfig's fields that the engine has,
     which not all versions do: UserError where the run needs one that lacks.
     """
-    words = [str(python), "-m", "vllm.entrypoints.openai.api_server", *shlex.split(spec.engine_args)]
+    words = [str(python), "-m", "vllm.entrypoints.openai.api_server"]
+    # Of a flag given twice the last one holds: the user's over this, and what bench decides over the user's.
+    words += ["--kv-cache-memory-bytes", str(CPU_KV_BYTES)] if cpu else []
+    words += shlex.split(spec.engine_args)
     words += ["--model", model, "--served-model-name", spec.model, "--host", "127.0.0.1", "--port", str(port)]
     words += ["--max-num-seqs", str(spec.slots), "--max-num-batched-tokens", str(spec.token_budget)]
     words += ["--max-model-len", str(spec.max_model_len), "--block-size", str(spec.block_size)]
@@ -118,7 +124,7 @@ def command(
     name, options = read_policy(spec.policy)
     if name == INTERVAL:
         _needs("prefill_schedule_interval", flags, f"policy {INTERVAL}")
-        words += ["--prefill-schedule-interval", options["n"]]
+        words += ["--prefill-schedule-interval", str(read_options(name, options)["n"])]
     if plugin is not None:
         words += ["--scheduler-cls", SCHEDULER, "--additional-config", plugin.config]
     return words
@@ -129,10 +135,10 @@ def _needs(field: str, flags: frozenset[str], what: str) -> None:
         raise UserError(f"{what}: this vLLM has no {field}: leave it out, or use a newer vLLM (docs/running-vllm.md)")
 
 
-def environment(cpu: bool, plugin_path: Path, base: Mapping[str, str]) -> dict[str, str]:
+def environment(plugin_path: Path, base: Mapping[str, str]) -> dict[str, str]:
     """The environment of the engine: the user's own, with our policies on the path and nothing else of ours."""
     env = {name: value for name, value in base.items() if name not in _NOT_PASSED}
-    env |= {
+    return env | {
         "PYTHONPATH": str(plugin_path),
         "PYTHONUNBUFFERED": "1",
         "VLLM_NO_USAGE_STATS": "1",
@@ -141,9 +147,6 @@ def environment(cpu: bool, plugin_path: Path, base: Mapping[str, str]) -> dict[s
         "VLLM_SERVER_DEV_MODE": "1",
         "NO_COLOR": "1",
     }
-    if cpu:
-        env.setdefault("VLLM_CPU_KVCACHE_SPACE", CPU_KV_GIB)
-    return env
 
 
 def shown(env: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.comparable import arms
-from harness.compare import compare_runs
+from harness.compare import Reading, compare_runs
 from harness.errors import UserError
 from harness.measure.statistics import t_quantile
 from harness.measure.verdict import LEVELS
@@ -21,6 +21,8 @@ from harness.pages.keep import Keep
 BASELINES = ("v1", "stock", "v0")
 # Measured before the rest: what was timed comes before what was computed or only told.
 KINDS = ("measured", "emulated", "simulated", "reported")
+# Runs of a board that stay in memory while its arms are held against each other.
+REMEMBERED = 24
 # Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.
 _NOT_THE_BOARD = ("policy", "lengths", "seed", "repeat")
 
@@ -122,7 +124,8 @@ def _board(key: str, entries: list[Entry], keep: Keep) -> Board:
     baseline = next((name for name in BASELINES for arm in found if arm.policy == name), None)
     if baseline is not None:
         base = next(arm for arm in found if arm.policy == baseline)
-        found = [arm if arm is base else _against(base, arm, keep) for arm in found]
+        reading = Reading(REMEMBERED)
+        found = [arm if arm is base else _against(base, arm, keep, reading) for arm in found]
     found.sort(key=lambda arm: (arm.level == "INVALID", -_rate(arm), arm.policy))
     return Board(hashlib.sha256(key.encode()).hexdigest()[:10], entries[0].run.kind, tuple(found), baseline)
 
@@ -164,16 +167,16 @@ def _mean(values: Sequence[Value | None]) -> Value | None:
     return Value(mean, mean - half, mean + half)
 
 
-def _against(base: Arm, arm: Arm, keep: Keep) -> Arm:
-    found = compared(base, arm, keep)
+def _against(base: Arm, arm: Arm, keep: Keep, reading: Reading) -> Arm:
+    found = compared(base, arm, keep, reading)
     changes = {name: Change(*values) for name, values in found["changes"].items()}
     return Arm(arm.entries, arm.values, changes, found["refusal"], tuple(found["notes"]))
 
 
-def compared(base: Arm, arm: Arm, keep: Keep, allow: Sequence[str] = ()) -> dict[str, Any]:
+def compared(base: Arm, arm: Arm, keep: Keep, reading: Reading, allow: Sequence[str] = ()) -> dict[str, Any]:
     """An arm held against another, as JSON values that are kept: `changes` by metric, `refusal`, `notes`."""
     key = hashlib.sha256(json.dumps([_identity(base), _identity(arm), *allow]).encode()).hexdigest()
-    return dict(keep.made(key, lambda: _compared(base, arm, allow)))
+    return dict(keep.made(key, lambda: _compared(base, arm, reading, allow)))
 
 
 def _identity(arm: Arm) -> list[list[str]]:
@@ -183,12 +186,12 @@ def _identity(arm: Arm) -> list[list[str]]:
     ]
 
 
-def _compared(base: Arm, arm: Arm, allow: Sequence[str]) -> dict[str, Any]:
+def _compared(base: Arm, arm: Arm, reading: Reading, allow: Sequence[str]) -> dict[str, Any]:
     """The comparison of two arms over the repeats that both have; what forbids one is said, not raised."""
     left, right = ({entry.run.spec.repeat: entry.run for entry in one.entries} for one in (base, arm))
     common = sorted(left.keys() & right.keys())
     try:
-        found = compare_runs([left[i] for i in common], [right[i] for i in common], allow)
+        found = compare_runs([left[i] for i in common], [right[i] for i in common], allow, reading=reading)
     except UserError as error:
         return {"changes": {}, "refusal": str(error), "notes": []}
     changes = {name: [row.ratio, row.low, row.high, row.p, row.word] for name, row in found.rows.items()}

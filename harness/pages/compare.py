@@ -6,9 +6,9 @@ import hashlib
 import json
 from typing import Any
 
-from harness.compare import row_names
+from harness.compare import Reading, row_names
 from harness.measure.metrics import METRICS
-from harness.pages.boards import Arm, Board, compared, decides
+from harness.pages.boards import REMEMBERED, Arm, Board, compared, decides
 from harness.pages.charts import script_json
 from harness.pages.facets import kind_words, ranked, slo_text
 from harness.pages.render import Writer
@@ -104,11 +104,11 @@ def _about(board: Board) -> str:
 
 def of_board(site: Site, board: Board) -> dict[str, Any]:
     """A board's arms with their spec and values, and every pair that was compared."""
-    baseline = [arm for arm in board.arms if arm.policy == board.baseline]
-    first = list(board.arms[:MOST])
-    found = pairs(site, first)
-    for base in baseline:
-        found |= pairs(site, [base, *(arm for arm in board.arms[MOST:] if arm is not base)], only_first=True)
+    # The baseline leads, so that its pairs are those that the board has already.
+    arms = sorted(board.arms, key=lambda arm: arm.policy != board.baseline)
+    found = pairs(site, arms[:MOST])
+    if board.baseline is not None:
+        found |= pairs(site, [arms[0], *arms[MOST:]], only_first=True)
     return {
         "arms": {
             arm.first.id: {
@@ -140,9 +140,10 @@ def pairs(
     Each pair once: what B is to A says what A is to B, since intervals are symmetric in the logarithm.
     """
     found = {}
+    reading = Reading(REMEMBERED)
     for i, a in enumerate(arms[:1] if only_first else arms):
         for b in arms[i + 1 :]:
-            one = compared(a, b, site.keep, allow)
+            one = compared(a, b, site.keep, reading, allow)
             rows = {name: [_short(v) for v in values] for name, values in one["changes"].items()}
             found[f"{a.first.id} {b.first.id}"] = {"rows": rows, "refusal": one["refusal"], "notes": one["notes"]}
     return found

@@ -107,6 +107,8 @@ def boundary(model: str) -> list[Row]:
     for name in gpu_names():
         try:
             pair = load_pair(name, model)
+            if pair.gpu.bandwidth_tb_s is None:
+                continue
             equal = {size: [_equal(pair, ratio, size) for ratio in RATIOS] for size in SIZES}
         except UserError:
             continue

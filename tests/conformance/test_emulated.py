@@ -93,7 +93,7 @@ class Case:
     costs: StepCosts | None
 
     def job(self, arrivals: str, late: bool, cost: int | str) -> dict[str, Any]:
-        job = {
+        job: dict[str, Any] = {
             "prompt": self.stream.trace.prompt_tokens.tolist(),
             "output": self.stream.trace.output_tokens.tolist(),
             "limits": asdict(self.limits),

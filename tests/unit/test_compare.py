@@ -364,3 +364,18 @@ def test_every_refusal_is_one_readable_line(tmp_path: Path) -> None:
     assert len(found.refusal) < 300
     for line in (found.method, *found.notes):
         assert len(line) < 300
+
+
+def test_real_engines_must_be_of_one_kind(tmp_path: Path) -> None:
+    def arm(policy: str, **provenance: Any) -> list[Path]:
+        requests, steps = toy_run(200)
+        spec = dataclasses.replace(SPEC, policy=policy)
+        known = {"engine_version": "0.32.0", "async_scheduling": False, "kv_cache_tokens": 51200} | provenance
+        return [write_run(tmp_path, requests, steps, spec=spec, provenance=known)]
+
+    v1 = arm("v1")
+    assert not any("KV caches" in note for note in compare(v1, arm("eb:k=2")).notes)
+    for name, value in (("engine_version", "0.33.0"), ("async_scheduling", True)):
+        with pytest.raises(UserError, match=name):
+            compare(v1, arm(f"eb:k={len(name)}", **{name: value}))
+    assert any("--kv-tokens" in note for note in compare(v1, arm("eb:k=3", kv_cache_tokens=51184)).notes)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import UserError
-from harness.plan import REAL_ONLY, canonical_policies, read_policy, split_policies
-from policies.catalog import ALIASES, POLICIES, canonical_policy, find_policy, make_policy, read_options
+from harness.plan import canonical_policies, read_policy, split_policies
+from policies.catalog import ALIASES, POLICIES, VLLM_OWN, canonical_policy, find_policy, make_policy, read_options
 from policies.core import Policy, PolicyError
 from policies.ebplus import EBPlus
 from policies.exclusive import Exclusive
@@ -239,7 +239,7 @@ EVERY = {
 }
 
 
-@pytest.mark.parametrize("name", [*POLICIES, *ALIASES])
+@pytest.mark.parametrize("name", [*sorted(POLICIES.keys() - VLLM_OWN), *ALIASES])
 def test_a_canonical_name_read_again_is_the_same_policy(name: str) -> None:
     options = [option.name for option in find_policy(name).options]
     assert set(options) <= set(EVERY)
@@ -250,7 +250,7 @@ def test_a_canonical_name_read_again_is_the_same_policy(name: str) -> None:
     ]
     for text in (*([] if name == "isjl" else [name]), *(f"{name}:{one}" for one in alone), f"{name}:{together}"):
         again = canonical(text)
-        if name not in REAL_ONLY:
+        if name not in VLLM_OWN:
             assert parts(made(text)) == parts(made(again))
         assert canonical(again) == again
     assert find_policy(name).source
@@ -333,3 +333,10 @@ def test_the_first_threshold_by_default_is_cut_to_the_limits() -> None:
     assert canonical_policy("ebplus", {"theta_max": "0.5"}) == "ebplus:theta_max=0.5"
     make_policy("ebplus", {"theta_max": "0.5"}, 64, COSTS)
     assert read_options("ebplus", {"theta_init": "0.8"})["theta_init"] == 0.8
+
+
+@pytest.mark.parametrize("name", VLLM_OWN)
+def test_what_is_vllms_own_is_named_and_not_made(name: str) -> None:
+    assert canonical(name) == name
+    with pytest.raises(PolicyError, match="--engine vllm"):
+        made(name)
