@@ -165,7 +165,9 @@ def read_table(directory: Path, name: str, columns: Collection[str] | None = Non
         with pq.ParquetFile(path) as file:
             if why := _other_columns(file.schema_arrow, schema):
                 raise _damaged(path, why)
-        table = pq.read_table(path, schema=schema, columns=wanted)
+            table = file.read(columns=wanted)
+        known = schema if wanted is None else pa.schema([schema.field(name) for name in wanted])
+        table = table.select(known.names).cast(known)
         table.validate(full=True)
         why = next((why for column in table.column_names if (why := _fault(column, table.column(column)))), None)
     except FileNotFoundError:
