@@ -572,6 +572,8 @@ def build_site(results: Path, out: Path, cache: Path | None) -> None:
     built = build(results, out, cache)
     left = f", {built.problems} directories left out (problems.html says why)" if built.problems else ""
     click.echo(f"{out}/index.html: {built.runs} runs, {built.written} files written{left}")
+    if built.not_kept:
+        click.echo(f"the next build starts anew, since nothing could be kept: {built.not_kept}", err=True)
 
 
 @bench.group(name="engine")

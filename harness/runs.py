@@ -26,6 +26,8 @@ TABLES = {"requests": REQUESTS, "steps": STEPS}
 
 # Nanoseconds in 64 bits end at 9.2e9 s: what lies beyond is no time of a run.
 LONGEST_S = 9e9
+# Made once: making one looks for a package that is not there.
+_LONGEST = pa.scalar(LONGEST_S)
 MOST_TOKENS = 10**12
 
 # Of one step: what lies beyond could not be multiplied in 64 bits.
@@ -201,7 +203,7 @@ def _fault(name: str, column: pa.ChunkedArray) -> str | None:
     if pa.types.is_list(column.type):
         column = pc.list_flatten(column)
     if pa.types.is_floating(column.type) and name.endswith("_s"):
-        fits = pc.less_equal(pc.abs(column), LONGEST_S)
+        fits = pc.less_equal(pc.abs(column), _LONGEST)
         if pc.all(fits).as_py() is False:
             return f"its column {name} holds a time that is not finite or beyond {LONGEST_S:g} s"
     if name in _TOKENS or name in PRODUCED:
