@@ -15,10 +15,11 @@ TOLERANCE = 1e-9
 REMEDY = "`bench recover` makes it again"
 
 
-def differs(run: Run, tables: Tables) -> str | None:
+def differs(run: Run, tables: Tables, whole: bool = False) -> str | None:
     """One line on the first value that the tables give otherwise, None where all agree.
 
-    Metrics and checks that the run does not know (it is older than they are) are no difference.
+    Metrics and checks that the run does not know (it is older than they are) are a difference only where it is to be
+    `whole`.
     """
     requests, steps, measured = tables.requests, tables.steps, tables.measured
     evidence = Evidence(run.spec, run.manifest, requests, steps, measured, run.path / "engine.log")
@@ -30,11 +31,16 @@ def differs(run: Run, tables: Tables) -> str | None:
         if told[name] != verdict[name]:
             return f"verdict.{name} is {told[name]}, the tables give {verdict[name]}: {REMEDY}"
     known = {one["name"]: one for one in verdict["checks"]}
+    summary = summary_of(measured)
     found = (
         _first("counts", run.manifest.get("counts", {}), count(requests, steps))
         or next((why for one in told.get("checks", ()) if (why := _check(one, known))), None)
-        or _first("summary", run.summary, summary_of(measured))
+        or _first("summary", run.summary, summary)
     )
+    if found is None and whole:
+        lacking = [name for name in summary["metrics"] if name not in run.summary["metrics"]]
+        lacking += [name for name in known if name not in {one["name"] for one in told.get("checks", ())}]
+        found = f"lacks {', '.join(lacking[:4])}, which came later" if lacking else None
     return found and f"{found}: {REMEDY}"
 
 

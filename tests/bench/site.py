@@ -34,12 +34,10 @@ MODELS = ("Qwen/Qwen3-8B", "Qwen/Qwen3-14B", "meta-llama/Llama-3.1-8B-Instruct")
 
 def patterns(directory: Path, repeats: int, requests: int) -> list[Path]:
     """Virtual runs of every policy, which the copies are made of."""
-    command = (
-        [BENCH, "run", "--gpu", "l40s", "--policy", ",".join(POLICIES), "--requests", str(requests)]
-        + ["--workload", "synthetic:mu_l=128,mu_o=64,jitter=0.5", "--concurrency", "96", "--slots", "48"]
-        + ["--repeat", str(repeats), "--out", str(directory), "--json"]
-    )
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    load = ["--workload", "synthetic:mu_l=128,mu_o=64,jitter=0.5", "--concurrency", "96", "--slots", "48"]
+    size = ["--requests", str(requests), "--repeat", str(repeats), "--out", str(directory), "--json"]
+    command = [BENCH, "run", "--gpu", "l40s", "--policy", ",".join(POLICIES)]
+    done = subprocess.run([*command, *load, *size], check=True, capture_output=True, text=True)
     return [Path(run["dir"]) for run in json.loads(done.stdout)["runs"]]
 
 
@@ -73,7 +71,7 @@ def copy(pattern: Path, out: Path, other: dict[str, Any]) -> Path:
 
 
 def timed(*command: str) -> str:
-    """Wall-clock and processor seconds of a command of ours, the most memory that a process of it took, and its words."""
+    """Seconds and processor seconds of a command, the most memory of a process of it, and its last words."""
     begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([BENCH, *command], capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
