@@ -32,10 +32,7 @@ WITH_ENGINE = BENCH_ENGINE_PYTHON="$${BENCH_ENGINE_PYTHON:-$$($(RUN)/bench engin
 
 # Real vLLM on this CPU, a small random model, a server for each policy.
 demo-vllm: engine
-	$(RUN)/bench engine tiny-model .venv/tiny
-	$(WITH_ENGINE) $(RUN)/bench run --engine vllm --gpu cpu --model .venv/tiny --policy v1,eb:k=8 \
-	  --engine-args '--load-format dummy --dtype float32 --enforce-eager' --workload synthetic:mu_l=200,mu_o=50 \
-	  --requests 400 --concurrency 64 --slots 32 --token-budget 512 --max-model-len 4096
+	$(WITH_ENGINE) scripts/demo_vllm.sh
 
 check: .venv/dev
 	$(RUN)/ruff check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -16,6 +17,7 @@ from harness.measure.statistics import t_quantile
 from harness.measure.verdict import LEVELS
 from harness.pages.corpus import Corpus, Entry
 from harness.pages.keep import Keep
+from harness.runspec import RunSpec
 
 # The arm that a change is held against, the first of these that the board has.
 BASELINES = ("v1", "stock", "v0")
@@ -25,6 +27,12 @@ KINDS = ("measured", "emulated", "simulated", "reported")
 REMEMBERED = 24
 # Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.
 _NOT_THE_BOARD = ("policy", "lengths", "seed", "repeat")
+# Of the spec's fields, those that have one.
+_DEFAULTS = {
+    one.name: one.default if one.default_factory is dataclasses.MISSING else one.default_factory()
+    for one in dataclasses.fields(RunSpec)
+    if (one.default, one.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,12 @@ def grouped(entries: Sequence[Entry]) -> list[list[Entry]]:
 def decides(entry: Entry, without: Sequence[str] = ()) -> str:
     """What must be equal for runs to stand on one board, as text; `without` some fields of the spec."""
     left_out = (*_NOT_THE_BOARD, *without)
-    spec = {name: value for name, value in entry.run.spec.to_dict().items() if name not in left_out}
+    # What is as it is by default goes without saying, so that a board keeps its id when specs gain a field.
+    spec = {
+        name: value
+        for name, value in entry.run.spec.to_dict().items()
+        if name not in left_out and (name not in _DEFAULTS or value != _DEFAULTS[name])
+    }
     provenance = entry.run.manifest.get("provenance", {})
     version = None if entry.run.kind == "reported" else provenance.get("engine_version")
     return json.dumps([entry.run.kind, version, spec], sort_keys=True)
