@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
+import re
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,17 @@ from harness.runschema import SCHEMA_VERSION, check_concluded, check_manifest, c
 from harness.runspec import RunSpec
 
 __all__ = ["PARTIAL", "SCHEMA_VERSION", "TABLES", "Run", "find_partials", "find_runs", "load_run", "load_runs"]
+    "PARTIAL",
+    "SCHEMA_VERSION",
+    "TABLES",
+    "Run",
+    "find_partials",
+    "find_runs",
+    "load_run",
+    "load_runs",
+    "run_path",
+    "slug",
+]
 
 PARTIAL = ".partial"
 TABLES = {"requests": REQUESTS, "steps": STEPS}
@@ -33,6 +47,8 @@ MOST_TOKENS = 10**12
 # Of one step: what lies beyond could not be multiplied in 64 bits.
 MOST_A_STEP = 10**9
 _TOKENS = frozenset({"prompt_tokens", "expected_output_tokens", "output_tokens", "preemptions"})
+
+_SLUG_LENGTH = 80
 
 # Directories looked into for one run to name in an error.
 _LOOKED_AT = 1000
@@ -70,6 +86,21 @@ class Run:
         """The step table, None where the engine told nothing of its steps."""
         table = read_table(self.path, "steps")
         return table if table.num_rows else None
+
+
+def slug(name: str) -> str:
+    """A name as a path segment of [a-z0-9._=+-], never empty or hidden; long ones end in a hash."""
+    out = re.sub(r"[^a-z0-9._=+-]", "-", name.lower()).lstrip(".-") or "none"
+    if len(out) > _SLUG_LENGTH:
+        out = f"{out[: _SLUG_LENGTH - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return out
+
+
+def run_path(out: Path, spec: RunSpec, started: datetime) -> Path:
+    """Where a run lands: out / gpu / model / workload / policy / UTC-digest-repeat, each segment a slug."""
+    stamp = started.astimezone(UTC).strftime("%Y%m%dt%H%M%S.%fz")
+    names = (spec.gpu, spec.model, spec.workload, spec.policy)
+    return out.joinpath(*map(slug, names), f"{stamp}-{spec.digest[:8]}-r{spec.repeat}")
 
 
 def load_run(path: Path) -> Run:

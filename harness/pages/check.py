@@ -16,8 +16,7 @@ from harness.pages.keep import Keep
 from harness.pages.tables import Tables
 from harness.pages.verify import differs
 from harness.provenance import MASK, is_secret, mask
-from harness.runs import Run
-from harness.store import run_path, slug
+from harness.runs import Run, run_path, slug
 
 WHAT = (
     "schema, digests, place, verdict, counts and summary against the tables, sizes, secrets, private paths, text, "
