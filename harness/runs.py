@@ -22,7 +22,7 @@ from harness.records import PRODUCED, REQUESTS, STEPS
 from harness.runschema import SCHEMA_VERSION, check_concluded, check_manifest, check_summary, read_json
 from harness.runspec import RunSpec
 
-__all__ = ["PARTIAL", "SCHEMA_VERSION", "TABLES", "Run", "find_partials", "find_runs", "load_run", "load_runs"]
+__all__ = [
     "PARTIAL",
     "SCHEMA_VERSION",
     "TABLES",
