@@ -14,8 +14,8 @@ from pathlib import Path
 
 from harness.engine_log import ENGINE_LOG
 from harness.errors import UserError
-from harness.runs import Run, load_run
-from harness.store import run_path, write_json
+from harness.runs import Run, load_run, run_path
+from harness.store import write_json
 
 # What a reader needs to compute everything again; the rest (the server's metrics, the warm-up, the packed step log)
 # stays where the run was made.
