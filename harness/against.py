@@ -24,8 +24,6 @@ def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
         key=key_from(options["key_env"]) if options["key_env"] else None,
         ca_file=options["ca_file"],
     )
-    if options["think_time"] and not options["sessions"]:
-        raise UserError("--think-time goes with --sessions: only a conversation's next turn waits")
     wait_until_ready(endpoint, options["ready_timeout"])
     served = models_of(endpoint) if options["model"] is None else [options["model"]]
     if len(served) > 1:
@@ -33,8 +31,6 @@ def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
     client = Client(
         api=options["api"],
         prompts="text" if options["api"] == "chat" and options["prompts"] == "ids" else options["prompts"],
-        think_s=options["think_time"],
-        sessions=options["sessions"],
         ignore_eos=not options["no_ignore_eos"],
         timeout_s=options["timeout"],
         first_token_timeout_s=options["first_token_timeout"],

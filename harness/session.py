@@ -48,6 +48,8 @@ def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> A
     engine = engine_of(options)
     if engine == "endpoint":
         options = options | {"gpus": options["gpus"] or ("unknown",), "policies": options["policies"] or ("external",)}
+    if options["think_time"] and not options["sessions"]:
+        raise UserError("--think-time goes with --sessions: only a conversation's next turn waits")
     for name, example in EXAMPLES.items():
         if not options[name]:
             raise UserError(f"bench run needs --{example.split()[0]}, such as --{example}")
@@ -70,6 +72,8 @@ def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> A
         client=client or {},
         alpha=options["alpha"],
         lengths=canonical_lengths(options["lengths"]),
+        sessions=options["sessions"],
+        think_s=options["think_time"],
     )
     gpus = tuple(gpu for text in options["gpus"] for gpu in text.split(","))
     return Asked(gpus, options["policies"], options["workloads"], template, options["requests"], options["repeat"])

@@ -113,6 +113,16 @@ class Oracle:
         self.free_blocks = self.waiting = self.prefilling = self.decoding = 0  # counted anew before each ask
         self.now = 0
         self.sent = 0
+        # Of sessions: what is to come, by session in order of turns, and when the next of each is due.
+        self.turns: dict[int, list[int]] = {}
+        self.turn_due: dict[int, int] = {}
+        if stream.think_ns is not None:
+            trace = stream.trace
+            assert trace.session is not None
+            assert trace.turn is not None
+            for row in sorted(range(len(trace)), key=lambda row: (int(trace.turn[row]), row)):  # type: ignore[index]
+                self.turns.setdefault(int(trace.session[row]), []).append(row)
+        self.begun: set[int] = set()
         self.running: list[Request] = []
         self.queue: list[Request] = []  # who waits: in order, or as they came where the policy has an order
         self.ended: list[Request] = []
@@ -153,12 +163,60 @@ class Oracle:
             self.now = due
 
     def next_due(self) -> int | None:
+        if self.stream.think_ns is not None:
+            due = min((due for due, _, _ in self.coming()), default=None)
+            return None if due is None or (self.last_send is not None and due > self.last_send) else due
         if self.sent == len(self.stream.trace) or self.stream.due_ns is None:
             return None
         due = int(self.stream.due_ns[self.sent])
         return None if self.last_send is not None and due > self.last_send else due
 
+    def coming(self) -> list[tuple[int, bool, int]]:
+        """When the clock brings the next turn of each conversation, whether that is its first, and its row."""
+        found = [(due, False, self.turns[session][0]) for session, due in self.turn_due.items()]
+        if self.stream.due_ns is not None:
+            fresh = [rows[0] for session, rows in self.turns.items() if rows and session not in self.begun]
+            found += [(int(self.stream.due_ns[row]), True, row) for row in fresh]
+        return found
+
+    def send_turns(self) -> None:
+        trace = self.stream.trace
+        assert trace.session is not None
+        while True:
+            coming = min(self.coming(), default=None)
+            if coming is not None and coming[0] <= self.now:
+                due, _, row = coming
+            elif self.stream.concurrency is not None:
+                fresh = [rows[0] for session, rows in self.turns.items() if rows and session not in self.begun]
+                under_way = sum(bool(self.turns[session]) for session in self.begun) + sum(
+                    not self.turns[int(trace.session[request.row])] for request in (*self.running, *self.queue)
+                )
+                if under_way >= self.stream.concurrency or not fresh:
+                    return
+                due, row = self.now, min(fresh)
+            else:
+                return
+            if self.last_send is not None and due > self.last_send:
+                return
+            session = int(trace.session[row])
+            self.begun.add(session)
+            self.turns[session].remove(row)
+            self.turn_due.pop(session, None)
+            self.sent += 1
+            self.join(row, due)
+
+    def follow(self, row: int, end: int) -> None:
+        """The answer to a row has ended: the next turn of its conversation is due after the time to think."""
+        if self.stream.think_ns is not None:
+            assert self.stream.trace.session is not None
+            session = int(self.stream.trace.session[row])
+            if self.turns[session]:
+                self.turn_due[session] = end + self.stream.think_ns
+
     def send(self) -> None:
+        if self.stream.think_ns is not None:
+            self.send_turns()
+            return
         trace, due_ns, levels = self.stream.trace, self.stream.due_ns, self.stream.levels
         while self.sent < len(trace):
             if due_ns is None:
@@ -172,17 +230,22 @@ class Oracle:
                 due = int(due_ns[self.sent])
             if due > self.now or (self.last_send is not None and due > self.last_send):
                 return
-            prompt, asked = int(trace.prompt_tokens[self.sent]), int(trace.output_tokens[self.sent])
-            request = Request(self.sent, prompt, asked, due, prompt)
             self.sent += 1
-            if prompt + asked > min(self.limits.max_model_len, self.total_blocks * self.block_size):
-                request.finish, request.done = TOO_LONG, due
-                self.counts.rejected += 1
-                self.ended.append(request)
-            else:
-                self.queue.append(request)
-                if self.policy.order is not None:
-                    self.policy.order.push(self.as_waiting(request))
+            self.join(self.sent - 1, due)
+
+    def join(self, row: int, due: int) -> None:
+        trace = self.stream.trace
+        prompt, asked = int(trace.prompt_tokens[row]), int(trace.output_tokens[row])
+        request = Request(row, prompt, asked, due, prompt)
+        if prompt + asked > min(self.limits.max_model_len, self.total_blocks * self.block_size):
+            request.finish, request.done = TOO_LONG, due
+            self.counts.rejected += 1
+            self.ended.append(request)
+            self.follow(row, due)
+        else:
+            self.queue.append(request)
+            if self.policy.order is not None:
+                self.policy.order.push(self.as_waiting(request))
 
     def as_waiting(self, request: Request) -> Waiting:
         if self.hints is None:
@@ -248,6 +311,7 @@ class Oracle:
         (self.running if request in self.running else self.queue).remove(request)
         self.ended.append(request)
         self.policy.on_finish(request.output)
+        self.follow(request.row, request.done)
 
     def continue_running(self, candidates: list[Request]) -> tuple[list[tuple[Request, int]], int]:
         """(request, tokens) in running order, and how many were preempted for them."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from harness.simulate.conversations import NEVER, Conversations
 from harness.simulate.cost import CostModel
 from policies.core import UNLIMITED, Partial, Phase, Policy, PolicyState, StepPlan, Waiting
 from workloads.arrivals import Stream
@@ -50,7 +51,6 @@ STEP_FIELDS = (
 )
 # An enum's members cost a look-up each time.
 MIXED, PREFILL, DECODE = Phase
-NEVER = (1 << 63) - 1  # ns: schedules reach 9e18
 # Below this many steps the numpy calls of a leap cost more than taking the steps.
 SHORTEST_LEAP = 8
 
@@ -112,8 +112,9 @@ class BatchLoop:
         self._concurrency = 0
         self._levels = deque(stream.levels)  # of a closed loop: phases to come, by first row
         self._drain = stream.drain
-        self._next = 0  # the next request of the stream to arrive
+        self._next = 0  # requests of the stream that have arrived
         self._last_send = NEVER if max_duration_s is None else round(max_duration_s * 1e9)
+        self._talks = None if stream.think_ns is None else Conversations(stream, self._last_send)
         self._first: list[int] = [-1] * n
         self._birth: list[int] = [0] * n  # clock at which a decoding request would have had no token yet
         self._queue: deque[int] = deque()  # all that wait, where the policy has no order
@@ -152,7 +153,7 @@ class BatchLoop:
     @property
     def sent(self) -> int:
         """Requests of the stream that have arrived."""
-        return self._next
+        return self._next if self._talks is None else self._talks.sent
 
     # What a policy may read besides the counts.
 
@@ -198,10 +199,10 @@ class BatchLoop:
             if self._arrive():
                 changed = True
             if not self._running and not self._line:
-                # A closed loop that sends nothing with nothing in flight has come to its last time to send.
-                if self._next == self._n or self._closed or self._due[self._next] > self._last_send:
+                due = self._next_due()
+                if due == NEVER:
                     break
-                self._now = max(self._now, self._due[self._next])
+                self._now = max(self._now, due)
                 continue
             # An order may let someone start as time goes by: it is asked before each step in which anyone waits.
             if changed or (self._order is not None and self._line):
@@ -232,8 +233,18 @@ class BatchLoop:
         del self._rows[:], self._steps[:]
         return Chunk(rows, steps, gaps, self._states, self._now, self.finished)
 
+    def _next_due(self) -> int:
+        """When the clock brings the next request, ns; NEVER where only the end of another does, or none comes."""
+        if self._talks is not None:
+            return self._talks.next_due()
+        if self._closed or self._next == self._n or self._due[self._next] > self._last_send:
+            return NEVER
+        return self._due[self._next]
+
     def _arrive(self) -> bool:
         """Queues what is due by now; says whether anything came."""
+        if self._talks is not None:
+            return self._arrive_in_turn(self._talks)
         came = False
         while self._next < self._n:
             request = self._next
@@ -248,18 +259,35 @@ class BatchLoop:
             elif self._due[request] > min(self._now, self._last_send):
                 break
             self._next += 1
-            if self._prompt[request] + self._output[request] > self._longest:
-                due = self._due[request]
-                self._rows.extend((request, due, due, -1, -1, due, 0, 0, FINISH_TOO_LONG))
-                self.finished += 1
-                continue
-            if self._order is None:
-                self._queue.append(request)
-            else:
-                self._order.push(self._as_waiting(request))
-            came = True
+            if self._join(request):
+                came = True
         self.waiting = len(self._line)
         return came
+
+    def _arrive_in_turn(self, talks: Conversations) -> bool:
+        """The same where requests are the turns of conversations."""
+        came = False
+        while (turn := talks.take(self._now)) is not None:
+            request, self._due[turn[0]] = turn
+            if self._join(request):
+                came = True
+            else:
+                talks.ended(request, turn[1])
+        self.waiting = len(self._line)
+        return came
+
+    def _join(self, request: int) -> bool:
+        """Puts a request that is due into the queue; False where it can never fit, which ends it at once."""
+        if self._prompt[request] + self._output[request] > self._longest:
+            due = self._due[request]
+            self._rows.extend((request, due, due, -1, -1, due, 0, 0, FINISH_TOO_LONG))
+            self.finished += 1
+            return False
+        if self._order is None:
+            self._queue.append(request)
+        else:
+            self._order.push(self._as_waiting(request))
+        return True
 
     def _step(self, plan: StepPlan) -> bool:
         """Takes one step; says whether anything but growth happened."""
@@ -461,6 +489,9 @@ class BatchLoop:
             rows.extend((request, due, due, self._first[request], now, now, output, preemptions, FINISH_LENGTH))
             on_finish(output)
         self.finished += len(done)
+        if self._talks is not None:
+            for request in done:
+                self._talks.ended(request, now)
 
     def _grow(self) -> int:
         """Gives each decoding request the block that its next token may need; returns how many were preempted."""
@@ -567,8 +598,7 @@ class BatchLoop:
         seconds = self._cost.decode_seconds(n, n * clock - self._shifts_sum, clock - self._shifts[0], steps)
         durations = np.rint(seconds * 1e9).astype(np.int64)
         ends = self._now + durations.cumsum()
-        due = self._due[self._next] if not self._closed and self._next < self._n else NEVER
-        steps = min(steps, int(np.searchsorted(ends, due, side="left")) + 1)
+        steps = min(steps, int(np.searchsorted(ends, self._next_due(), side="left")) + 1)
         ends, durations, ahead, blocks = ends[:steps], durations[:steps], ahead[:steps], blocks[:steps]
         rows = np.zeros((steps, len(STEP_FIELDS)), dtype=np.int64)
         births, shifts = self._births, self._shifts

@@ -212,6 +212,7 @@ class Case:
     phases: tuple[tuple[int, ...], tuple[int, ...], bool] | None = None
     max_duration_s: float | None = None
     lengths: str = "none"
+    talks: tuple[tuple[int, ...], tuple[int, ...], int] | None = None  # session and turn of each, time to think
 
     @cached_property
     def hints(self) -> Hints | None:
@@ -220,12 +221,16 @@ class Case:
     @cached_property
     def stream(self) -> Stream:
         trace = Trace("random", np.array(self.prompts, np.int64), np.array(self.outputs, np.int64))
+        think_ns = None
+        if self.talks is not None:
+            session, turn, think_ns = self.talks
+            trace = dataclasses.replace(trace, session=np.array(session, np.int64), turn=np.array(turn, np.int64))
         if self.due_ns is None and self.phases:
             return Stream(trace, ClosedPhases(*self.phases), None)
         if self.due_ns is None:
-            return Stream(trace, Closed(self.concurrency), None)
+            return Stream(trace, Closed(self.concurrency), None, think_ns)
         arrival: Arrival = Poisson(1.0)
-        return Stream(trace, arrival, np.array(self.due_ns, np.int64))
+        return Stream(trace, arrival, np.array(self.due_ns, np.int64), think_ns)
 
     def new_policy(self) -> Watching:
         if self.policy == "in arrival order":
@@ -363,6 +368,19 @@ def phased_cases(draw: st.DrawFn) -> Case:
     """A closed loop whose concurrency changes."""
     case = draw(cases())
     return dataclasses.replace(case, due_ns=None, phases=phases_of(Drawn(draw), len(case.prompts)))
+
+
+@st.composite
+def talking_cases(draw: st.DrawFn) -> Case:
+    """Requests that are the turns of conversations, in any order and some turns twice, and perhaps an early end."""
+    case, drawn = draw(cases()), Drawn(draw)
+    n = len(case.prompts)
+    few_sessions = drawn.integer(1, n)
+    session = tuple(drawn.integer(1, few_sessions) for _ in range(n))
+    turn = tuple(drawn.choice((row, row, n - row, drawn.integer(0, 3))) for row in range(n))
+    think = drawn.choice((0, 0, 1, 10**6, 10**9))
+    seconds = drawn.choice((None, None, 0.01, 0.3))
+    return dataclasses.replace(case, talks=(session, turn, think), max_duration_s=seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -566,6 +584,14 @@ def test_the_loop_equals_the_oracle(case: Case) -> None:
 @few
 @given(phased_cases())
 def test_a_schedule_of_concurrency_equals_the_oracle(case: Case) -> None:
+    played = play(case)
+    check_equal(case, case.oracle(), played)
+    check_same(played, play(case, leap=False, every=1))
+
+
+@few
+@given(talking_cases())
+def test_conversations_equal_the_oracle(case: Case) -> None:
     played = play(case)
     check_equal(case, case.oracle(), played)
     check_same(played, play(case, leap=False, every=1))
