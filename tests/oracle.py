@@ -34,6 +34,8 @@ class Request:
     done: int = -1
     finish: int = LENGTH
     seen: bool = False  # has held a slot before
+    table: list[int] = field(default_factory=list)  # its blocks by number, where there is a prefix cache
+    found: int = 0  # tokens that the prefix cache had when it was first admitted
     token_times: list[int] = field(default_factory=list)
 
     @property
@@ -85,6 +87,12 @@ class Counts:
     empty_prefills: int = 0  # prefill steps that came back empty and decoded instead
     starved_prefills: int = 0  # of these, the ones whose chunk found no block
     held_back: int = 0  # times that an order named nobody though some waited
+    hits: int = 0  # admissions that found something in the prefix cache
+    hit_tokens: int = 0
+    own_hits: int = 0  # of these, preempted requests
+    whole_hits: int = 0  # of these, all full blocks but the one that must be computed again
+    evictions: int = 0
+    duplicates: int = 0  # blocks named as another is already
 
 
 class Oracle:
@@ -98,7 +106,15 @@ class Oracle:
         limits: EngineLimits,
         max_duration_s: float | None = None,
         hints: Hints | None = None,
+        contents: list[list[int]] | None = None,
     ) -> None:
+        # The tokens of each prompt and answer, where there is a prefix cache; then blocks have numbers: those that
+        # are free in the order in which they are taken, who holds each, and all the tokens up to the end of each.
+        self.contents = contents
+        self.free = list(range(1, limits.kv_blocks))
+        self.users = [0] * limits.kv_blocks
+        self.names: dict[int, tuple[int, ...]] = {}  # in the order in which they were named
+        self.admissions: list[tuple[int, int]] = []  # row and tokens found
         self.hints = hints
         self.stream = stream
         self.policy = policy
@@ -309,6 +325,7 @@ class Oracle:
     def end(self, request: Request) -> None:
         request.done = request.token_times[-1]
         (self.running if request in self.running else self.queue).remove(request)
+        self.let_go(request)
         self.ended.append(request)
         self.policy.on_finish(request.output)
         self.follow(request.row, request.done)
@@ -342,7 +359,8 @@ class Oracle:
             request = self.first_waiting()
             if request is None:
                 break
-            need = self.blocks_for(request.context)
+            found = self.find(request)
+            need = self.blocks_for(request.context) - sum(self.users[block] > 0 for block in found)
             if need > self.unheld_blocks():
                 break
             if self.running and need + self.watermark_blocks > self.unheld_blocks():
@@ -353,17 +371,74 @@ class Oracle:
             self.queue.remove(request)
             self.running.append(request)
             request.to_prefill = request.context
-            tokens = min(request.to_prefill, budget)
-            self.counts.chunked += tokens < request.to_prefill
+            self.hold(request, found)
+            tokens = min(request.to_prefill - request.computed, budget)
+            self.counts.chunked += tokens < request.to_prefill - request.computed
             assert self.grow(request, tokens)
             if not request.seen:
                 request.seen = True
+                request.found = request.computed
                 self.policy.on_admit(request.prompt)
             admitted.append((request, tokens))
             budget -= tokens
         return admitted
 
+    # The prefix cache.
+
+    def find(self, request: Request) -> list[int]:
+        """The oldest blocks that hold the request's beginning, whole ones and not its last token."""
+        found: list[int] = []
+        if self.contents is not None:
+            tokens = self.contents[request.row][: request.context]
+            for end in range(self.block_size, len(tokens), self.block_size):
+                same = [block for block, name in self.names.items() if name == tuple(tokens[:end])]
+                if not same:
+                    break
+                found.append(same[0])
+        return found
+
+    def hold(self, request: Request, found: list[int]) -> None:
+        for block in found:
+            if not self.users[block]:
+                self.free.remove(block)
+            self.users[block] += 1
+        request.table = list(found)
+        request.blocks = len(found)
+        request.computed = len(found) * self.block_size
+        self.admissions.append((request.row, request.computed))
+        self.counts.hits += bool(found)
+        self.counts.hit_tokens += request.computed
+        self.counts.own_hits += bool(found) and request.seen
+        self.counts.whole_hits += bool(found) and request.context - request.computed <= self.block_size
+
+    def take(self, request: Request, more: int, computed: int) -> None:
+        """New blocks for the request, of which so many tokens are then computed."""
+        if self.contents is None:
+            return
+        for _ in range(more):
+            block = self.free.pop(0)
+            self.counts.evictions += self.names.pop(block, None) is not None
+            self.users[block] = 1
+            request.table.append(block)
+        for place in range(computed // self.block_size):
+            if request.table[place] not in self.names:
+                name = tuple(self.contents[request.row][: (place + 1) * self.block_size])
+                self.counts.duplicates += name in self.names.values()
+                self.names[request.table[place]] = name
+
+    def let_go(self, request: Request) -> None:
+        freed = []
+        for block in reversed(request.table):
+            self.users[block] -= 1
+            if not self.users[block]:
+                freed.append(block)
+        self.free[:0] = [block for block in freed if block not in self.names]
+        self.free += [block for block in freed if block in self.names]
+        request.table = []
+
     def unheld_blocks(self) -> int:
+        if self.contents is not None:
+            return len(self.free)
         return self.total_blocks - sum(request.blocks for request in self.running)
 
     def blocks_for(self, tokens: int) -> int:
@@ -375,10 +450,12 @@ class Oracle:
         if more > self.unheld_blocks():
             return False
         request.blocks += more
+        self.take(request, more, request.computed + tokens)
         return True
 
     def preempt(self, request: Request) -> None:
         self.running.remove(request)
+        self.let_go(request)
         self.queue.insert(0, request)
         request.computed = request.blocks = 0
         request.preemptions += 1
@@ -399,7 +476,7 @@ class Oracle:
         )
         duration = round(seconds * 1e9)
         start, end = self.now, self.now + duration
-        kv_tokens = self.block_size * sum(request.blocks for request in self.running)
+        kv_tokens = self.block_size * (self.total_blocks - self.unheld_blocks())
         held = len(self.running)
         for request, tokens in scheduled:
             request.computed += tokens

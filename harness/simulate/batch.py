@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Collection, Iterator, Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from harness.simulate.conversations import NEVER, Conversations
 from harness.simulate.cost import CostModel
+from harness.simulate.prefix_cache import PrefixCache
 from policies.core import UNLIMITED, Partial, Phase, Policy, PolicyState, StepPlan, Waiting
 from workloads.arrivals import Stream
 from workloads.hints import Hints
@@ -51,6 +52,7 @@ STEP_FIELDS = (
 )
 # An enum's members cost a look-up each time.
 MIXED, PREFILL, DECODE = Phase
+NOTHING: list[int] = []
 # Below this many steps the numpy calls of a leap cost more than taking the steps.
 SHORTEST_LEAP = 8
 
@@ -77,6 +79,9 @@ class Chunk:
     states: list[PolicyState]  # all so far; a step's `state` is an index, -1 where the policy has none
     now_ns: int
     finished: int
+    found: list[int | None] | None = (
+        None  # prompt tokens of each request row that the prefix cache had, where there is one
+    )
 
 
 class BatchLoop:
@@ -91,6 +96,7 @@ class BatchLoop:
         leap: bool = True,
         max_duration_s: float | None = None,
         hints: Hints | None = None,
+        cache: PrefixCache | None = None,
     ) -> None:
         self.slots = limits.slots
         self.token_budget = limits.token_budget
@@ -102,7 +108,9 @@ class BatchLoop:
         self._longest = min(limits.max_model_len, self.total_blocks * limits.block_size)
         self._policy = policy
         self._cost = cost
-        self._leap = leap
+        self._cache = cache
+        # Which blocks are taken, and when, decides what the cache still holds: every step is taken.
+        self._leap = leap and cache is None
         self._prompt: list[int] = stream.trace.prompt_tokens.tolist()
         self._output: list[int] = stream.trace.output_tokens.tolist()
         n = len(self._prompt)
@@ -231,7 +239,8 @@ class BatchLoop:
         steps = np.array(self._steps, dtype=np.int64).reshape(-1, len(STEP_FIELDS))
         gaps, self._gaps = self._gaps, {}
         del self._rows[:], self._steps[:]
-        return Chunk(rows, steps, gaps, self._states, self._now, self.finished)
+        found = None if self._cache is None else list(map(self._cache.found_tokens.get, rows[:, 0].tolist()))
+        return Chunk(rows, steps, gaps, self._states, self._now, self.finished, found)
 
     def _next_due(self) -> int:
         """When the clock brings the next request, ns; NEVER where only the end of another does, or none comes."""
@@ -294,7 +303,7 @@ class BatchLoop:
         phase = plan.phase
         block_size = self.block_size
         running = self._running
-        queue, line, order = self._queue, self._line, self._order
+        queue, line, order, cache = self._queue, self._line, self._order, self._cache
         decodes = preempted = prefill_tokens = 0
         prefill_work = 0.0
         entered: list[int] = []
@@ -325,9 +334,13 @@ class BatchLoop:
                     if self._resumed:
                         tokens += self._resumed.get(request, 0)
                     blocks = -(-tokens // block_size)
+                    taken, found = blocks, NOTHING
+                    if cache is not None:
+                        found = cache.find(request, tokens)
+                        taken -= cache.held_by_others(found)
                     # The whole prompt must fit at admission (vLLM's scheduler_reserve_full_isl), even where
                     # only a chunk of it is computed now.
-                    if blocks + (self.watermark_blocks if running else 0) > self.free_blocks:
+                    if taken + (self.watermark_blocks if running else 0) > self.free_blocks:
                         break
                     if order is None:
                         queue.popleft()
@@ -337,16 +350,21 @@ class BatchLoop:
                     room -= 1
                     if request not in self._preempted_of:
                         self._policy.on_admit(tokens)
+                    had = len(found) * block_size
+                    tokens -= had
                     if tokens <= budget:
                         entered.append(request)
                     else:
                         tokens = budget
-                        blocks = -(-tokens // block_size)
-                        self._partial, self._partial_done = request, tokens
-                    self.free_blocks -= blocks
+                        blocks = -(-(had + tokens) // block_size)
+                        self._partial, self._partial_done = request, had + tokens
+                    if cache is None:
+                        self.free_blocks -= blocks
+                    else:
+                        self.free_blocks = cache.admit(request, found, blocks, had + tokens)
                     budget -= tokens
                     prefill_tokens += tokens
-                    prefill_work += tokens * tokens / 2
+                    prefill_work += tokens * (had + tokens / 2)
             if phase is PREFILL and not prefill_tokens:
                 # A prefill that looked possible came to nothing: decode in the same step, as the vLLM plugin does.
                 preempted += self._grow()
@@ -456,6 +474,7 @@ class BatchLoop:
         clock, block_size = self._clock, self.block_size
         births, shifts, needs_at, running = self._births, self._shifts, self._needs_at, self._running
         births_sum = shifts_sum = blocks = 0
+        cache = self._cache
         for request in stopped:
             birth = self._birth[request]
             shift = birth - self._prompt[request]
@@ -466,7 +485,10 @@ class BatchLoop:
             del needs_at[(shift + 2) % block_size][request]
             del running[request]
             # Its prompt and all its tokens but the newest, which no step has computed yet.
-            blocks += -((shift + 1 - clock) // block_size)
+            if cache is None:
+                blocks += -((shift + 1 - clock) // block_size)
+            else:
+                self.free_blocks = cache.release(request, clock - 1 - shift)
         self._births_sum -= births_sum
         self._shifts_sum -= shifts_sum
         self.free_blocks += blocks
@@ -499,7 +521,7 @@ class BatchLoop:
             return 0
         needing = self._needs_at[(self._clock + 1) % self.block_size]
         if len(needing) <= self.free_blocks:
-            self.free_blocks -= len(needing)
+            self._take(needing)
             return 0
         before = len(self._running)
         for request in list(needing):
@@ -511,8 +533,16 @@ class BatchLoop:
                 if victim == request:
                     break
             else:
-                self.free_blocks -= 1
+                self._take((request,))
         return before - len(self._running)
+
+    def _take(self, requests: Collection[int]) -> None:
+        """Gives each of these requests a block."""
+        if self._cache is None:
+            self.free_blocks -= len(requests)
+        else:
+            for request in requests:
+                self.free_blocks = self._cache.extend(request, 1)
 
     def _go_on_with_chunk(self, budget: int, entered: list[int]) -> tuple[int, float, int]:
         """The next chunk of the partly computed prompt: its tokens, its work, and 1 where it lost its slot."""
@@ -523,7 +553,11 @@ class BatchLoop:
         if blocks > self.free_blocks:
             self._preempt(request)
             return 0, 0.0, 1
-        self.free_blocks -= blocks
+        if self._cache is None:
+            self.free_blocks -= blocks
+        else:
+            self._cache.extend(request, blocks)
+            self.free_blocks = self._cache.compute(request, done + chunk)
         if done + chunk == tokens:
             self._partial = -1
             entered.append(request)
@@ -534,7 +568,10 @@ class BatchLoop:
     def _preempt(self, request: int) -> None:
         """Takes slot and blocks from a request and puts it at the queue's front, nothing computed, output kept."""
         if request == self._partial:
-            self.free_blocks += -(-self._partial_done // self.block_size)
+            if self._cache is None:
+                self.free_blocks += -(-self._partial_done // self.block_size)
+            else:
+                self.free_blocks = self._cache.release(request, self._partial_done)
             self._partial = -1
             del self._running[request]
         else:
