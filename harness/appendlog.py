@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from harness.records import FINISHES, MODES, PHASES
+from harness.records import FINISHES, LATER, MODES, PHASES
 
 # The names that a dictionary column may hold: fixed, so that every batch has the same codes.
 _NAMES = {"finish": FINISHES, "phase": PHASES, "policy_mode": MODES}
@@ -56,9 +56,15 @@ class AppendLog:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch in the schema's columns, types and dictionaries; plain strings may stand for names."""
+    """A batch in the schema's columns, types and dictionaries; plain strings may stand for names.
+
+    Columns that came later than the batch was written are null.
+    """
     columns = []
     for field in schema:
+        if field.name in LATER and field.name not in batch.schema.names:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+            continue
         column = batch.column(field.name)
         if pa.types.is_dictionary(field.type):
             names = pa.array(_NAMES[field.name], pa.string())
@@ -93,7 +99,7 @@ def to_parquet(log: Path, target: Path, schema: pa.Schema) -> None:
             with pq.ParquetWriter(file, schema, compression="zstd") as writer:
                 group: list[pa.RecordBatch] = []
                 for batch in whole_batches(log):
-                    group.append(batch)
+                    group.append(conform(batch, schema))
                     if sum(one.num_rows for one in group) >= _GROUP:
                         writer.write_table(pa.Table.from_batches(group))
                         group = []

@@ -72,6 +72,14 @@ def bench() -> None:
 @click.option("--kv-tokens", type=click.IntRange(1, 10**9), help="KV-cache capacity.  [default: from the profile]")
 @click.option("--max-model-len", type=click.IntRange(2), default=40960, help="Longest prompt plus output, tokens.")
 @click.option("--watermark", type=FiniteRange(0, 0.5), default=0.0, help="Share of KV kept free at admission.")
+@click.option(
+    "--prefix-caching",
+    type=FiniteRange(0, 1),
+    is_flag=False,
+    flag_value=0.0,
+    metavar="[=SHARE]",
+    help="Keep the prefix cache on; the share of prompt tokens that should hit it.",
+)
 @click.option("--cost-model", default="auto", metavar="MODEL", help="auto, linear, roofline or tokenstep:….")
 @click.option("--repeat", type=click.IntRange(1, 1000), default=1, help="Repeats, each with the next seed.")
 @click.option("--seed", type=click.IntRange(0, 2**53), default=0, help="Seed of the first repeat.")

@@ -108,7 +108,7 @@ _MANIFEST: dict[str, Form] = {
     "lengths.outlived": _COUNT,
     "lengths.ended": _COUNT,
     "prefix_cache": _or_null(_OBJECT),
-    "prefix_cache.declared": _NUMBER,
+    "prefix_cache.declared": _or_null(_NUMBER),
     "prefix_cache.observed": _NUMBER,
     **_SPEC,
 }

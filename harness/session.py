@@ -50,6 +50,8 @@ def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> A
         options = options | {"gpus": options["gpus"] or ("unknown",), "policies": options["policies"] or ("external",)}
     if options["think_time"] and not options["sessions"]:
         raise UserError("--think-time goes with --sessions: only a conversation's next turn waits")
+    if engine == "endpoint" and options["prefix_caching"] is not None:
+        raise UserError("--prefix-caching: a server that runs already has its own setting: leave it out")
     for name, example in EXAMPLES.items():
         if not options[name]:
             raise UserError(f"bench run needs --{example.split()[0]}, such as --{example}")
@@ -74,6 +76,7 @@ def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> A
         lengths=canonical_lengths(options["lengths"]),
         sessions=options["sessions"],
         think_s=options["think_time"],
+        prefix_caching=options["prefix_caching"],
     )
     gpus = tuple(gpu for text in options["gpus"] for gpu in text.split(","))
     return Asked(gpus, options["policies"], options["workloads"], template, options["requests"], options["repeat"])

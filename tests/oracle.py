@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from harness.simulate.batch import EngineLimits
 from harness.simulate.cost import CostModel
@@ -109,11 +110,11 @@ class Oracle:
         contents: list[list[int]] | None = None,
     ) -> None:
         # The tokens of each prompt and answer, where there is a prefix cache; then blocks have numbers: those that
-        # are free in the order in which they are taken, who holds each, and all the tokens up to the end of each.
-        self.contents = contents
+        # are free in the order in which they are taken, how many hold each, and a name for all up to its end.
+        self.contents = None if contents is None else [self.named(tokens, limits.block_size) for tokens in contents]
         self.free = list(range(1, limits.kv_blocks))
         self.users = [0] * limits.kv_blocks
-        self.names: dict[int, tuple[int, ...]] = {}  # in the order in which they were named
+        self.names: dict[int, int] = {}  # in the order in which they were named
         self.admissions: list[tuple[int, int]] = []  # row and tokens found
         self.hints = hints
         self.stream = stream
@@ -385,13 +386,23 @@ class Oracle:
 
     # The prefix cache.
 
+    known: ClassVar[dict[tuple[int, ...], int]] = {}
+
+    @classmethod
+    def named(cls, tokens: list[int], block_size: int) -> list[int]:
+        """A number for each full block: another wherever it or anything before it is another."""
+        names, before = [], -1
+        for end in range(block_size, len(tokens) + 1, block_size):
+            before = cls.known.setdefault((before, *tokens[end - block_size : end]), len(cls.known))
+            names.append(before)
+        return names
+
     def find(self, request: Request) -> list[int]:
         """The oldest blocks that hold the request's beginning, whole ones and not its last token."""
         found: list[int] = []
         if self.contents is not None:
-            tokens = self.contents[request.row][: request.context]
-            for end in range(self.block_size, len(tokens), self.block_size):
-                same = [block for block, name in self.names.items() if name == tuple(tokens[:end])]
+            for wanted in self.contents[request.row][: (request.context - 1) // self.block_size]:
+                same = [block for block, name in self.names.items() if name == wanted]
                 if not same:
                     break
                 found.append(same[0])
@@ -422,7 +433,7 @@ class Oracle:
             request.table.append(block)
         for place in range(computed // self.block_size):
             if request.table[place] not in self.names:
-                name = tuple(self.contents[request.row][: (place + 1) * self.block_size])
+                name = self.contents[request.row][place]
                 self.counts.duplicates += name in self.names.values()
                 self.names[request.table[place]] = name
 

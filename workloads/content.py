@@ -58,7 +58,20 @@ class Content:
             # The last token of an answer is never computed, and of a prompt one token always is.
             known = (trace.prompt_tokens[earlier] + trace.output_tokens[earlier] - 1) // size
             return int(size * np.minimum(known, (trace.prompt_tokens[rows] - 1) // size).sum())
-        return 0 if self._shared is None else self._shared.shared_tokens(trace.prompt_tokens)
+        if self._shared is None:
+            return 0
+        known: dict[int, int] = {}  # of a prefix that ends in one of the trace's blocks, ours that are in the cache
+        recurring = 0
+        for row, nodes in enumerate(self._nodes):
+            named, found, whole = self._named_blocks(row), 0, True
+            for place, node in enumerate(nodes):
+                last = min(named, self._first(place + 1))
+                if whole:
+                    found = min(last, max(found, known.get(node, 0)))
+                    whole = found == last
+                known[node] = max(known.get(node, 0), last)
+            recurring += min(found, (int(trace.prompt_tokens[row]) - 1) // size)
+        return recurring * size
 
     def _chain(self, order: list[int], counts: list[int]) -> int:
         assert self._before is not None

@@ -148,6 +148,8 @@ def _prefix_cache(evidence: Evidence) -> float | str:
     cache = evidence.manifest.get("prefix_cache")
     if not cache:
         return "no prefix cache was declared"
+    if cache["declared"] is None:
+        return "no share of hits was declared"
     return 100 * abs(float(cache["observed"]) - float(cache["declared"]))
 
 

@@ -465,10 +465,14 @@ def play(case: Case, leap: bool = True, every: int | None = None) -> Played:
         assert loop.decoding + loop.prefilling <= case.limits.slots
         if cache is not None:
             assert loop.free_blocks == cache.free
-            check_blocks(cache, loop.total_blocks)
+            if len(chunks) % 16 == 1:
+                check_blocks(cache, loop.total_blocks)
         return True
 
     assert loop.run(sink, case.every if every is None else every)
+    if cache is not None:
+        check_blocks(cache, loop.total_blocks)
+        assert cache.free == loop.total_blocks, "a block is held by nobody who runs"
     gaps: dict[int, list[int]] = {}
     for chunk in chunks:
         assert not gaps.keys() & chunk.gaps.keys()
@@ -681,7 +685,7 @@ def test_a_prefix_cache_equals_the_oracle(case: Case) -> None:
 
 def test_prefix_caches_equal_the_oracle_where_all_of_their_rules_are_met() -> None:
     met: Counter[str] = Counter()
-    for seed in range(250):
+    for seed in range(120):
         case = cached_case(Seeded(seed))
         oracle, played = case.oracle(), play(case)
         check_equal(case, oracle, played)
@@ -689,7 +693,19 @@ def test_prefix_caches_equal_the_oracle_where_all_of_their_rules_are_met() -> No
         counts = oracle.counts
         for rule in ("hits", "own_hits", "whole_hits", "evictions", "duplicates", "preemptions", "chunked"):
             met[rule] += getattr(counts, rule)
-    assert min(met.values()) > 100, met
+    assert min(met.values()) > 40, met
+
+
+@few
+@given(cached_cases())
+def test_a_boundless_cache_finds_all_that_recurs(case: Case) -> None:
+    tokens = sum(case.prompts) + sum(case.outputs)
+    limits = dataclasses.replace(case.limits, kv_blocks=2 + tokens // case.limits.block_size + 2 * len(case.prompts))
+    case = dataclasses.replace(case, policy="v1", options=(), lengths="none", limits=limits)
+    played = play(case)
+    found = [one for chunk in played.chunks for one in chunk.found or ()]
+    content = Content(case.stream.trace, limits.block_size, case.talks is not None)
+    assert sum(one or 0 for one in found) == content.recurring_tokens()
 
 
 @few
