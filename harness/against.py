@@ -12,7 +12,7 @@ from harness.engines.endpoint import Client, EndpointEngine
 from harness.errors import UserError
 from harness.run import stream_of
 from harness.runspec import RunSpec
-from harness.session import RunSession, asked_of
+from harness.session import RunSession, asked_of, check_sharing
 from workloads.arrivals import Stream
 
 
@@ -24,6 +24,7 @@ def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
         key=key_from(options["key_env"]) if options["key_env"] else None,
         ca_file=options["ca_file"],
     )
+    check_sharing(options, "endpoint")
     wait_until_ready(endpoint, options["ready_timeout"])
     served = models_of(endpoint) if options["model"] is None else [options["model"]]
     if len(served) > 1:

@@ -60,16 +60,16 @@ class Content:
             return int(size * np.minimum(known, (trace.prompt_tokens[rows] - 1) // size).sum())
         if self._shared is None:
             return 0
-        known: dict[int, int] = {}  # of a prefix that ends in one of the trace's blocks, ours that are in the cache
+        cached: dict[int, int] = {}  # of a prefix that ends in one of the trace's blocks, ours that are in the cache
         recurring = 0
         for row, nodes in enumerate(self._nodes):
             named, found, whole = self._named_blocks(row), 0, True
             for place, node in enumerate(nodes):
                 last = min(named, self._first(place + 1))
                 if whole:
-                    found = min(last, max(found, known.get(node, 0)))
+                    found = min(last, max(found, cached.get(node, 0)))
                     whole = found == last
-                known[node] = max(known.get(node, 0), last)
+                cached[node] = max(cached.get(node, 0), last)
             recurring += min(found, (int(trace.prompt_tokens[row]) - 1) // size)
         return recurring * size
 

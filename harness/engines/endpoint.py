@@ -115,7 +115,10 @@ class EndpointEngine:
 
     def _dataset_prompts(self) -> DatasetPrompts:
         if self.spec.sessions:
-            raise UserError("--prompts dataset sends each pair alone: leave out --sessions")
+            raise UserError(
+                "--prompts dataset sends each pair alone: a history would have to be rendered by the model's chat "
+                "template, which this version does not do: leave out --sessions, or send --prompts ids or text"
+            )
         return DatasetPrompts(self.stream.trace, dataset_texts(self.spec.workload, self.spec.model))
 
     def provenance(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,7 +52,6 @@ STEP_FIELDS = (
 )
 # An enum's members cost a look-up each time.
 MIXED, PREFILL, DECODE = Phase
-NOTHING: list[int] = []
 # Below this many steps the numpy calls of a leap cost more than taking the steps.
 SHORTEST_LEAP = 8
 
@@ -268,8 +267,14 @@ class BatchLoop:
             elif self._due[request] > min(self._now, self._last_send):
                 break
             self._next += 1
-            if self._join(request):
-                came = True
+            if self._prompt[request] + self._output[request] > self._longest:
+                self._reject(request)
+                continue
+            if self._order is None:
+                self._queue.append(request)
+            else:
+                self._order.push(self._as_waiting(request))
+            came = True
         self.waiting = len(self._line)
         return came
 
@@ -278,25 +283,23 @@ class BatchLoop:
         came = False
         while (turn := talks.take(self._now)) is not None:
             request, self._due[turn[0]] = turn
-            if self._join(request):
-                came = True
-            else:
+            if self._prompt[request] + self._output[request] > self._longest:
+                self._reject(request)
                 talks.ended(request, turn[1])
+                continue
+            if self._order is None:
+                self._queue.append(request)
+            else:
+                self._order.push(self._as_waiting(request))
+            came = True
         self.waiting = len(self._line)
         return came
 
-    def _join(self, request: int) -> bool:
-        """Puts a request that is due into the queue; False where it can never fit, which ends it at once."""
-        if self._prompt[request] + self._output[request] > self._longest:
-            due = self._due[request]
-            self._rows.extend((request, due, due, -1, -1, due, 0, 0, FINISH_TOO_LONG))
-            self.finished += 1
-            return False
-        if self._order is None:
-            self._queue.append(request)
-        else:
-            self._order.push(self._as_waiting(request))
-        return True
+    def _reject(self, request: int) -> None:
+        """Ends a request that can never fit."""
+        due = self._due[request]
+        self._rows.extend((request, due, due, -1, -1, due, 0, 0, FINISH_TOO_LONG))
+        self.finished += 1
 
     def _step(self, plan: StepPlan) -> bool:
         """Takes one step; says whether anything but growth happened."""
@@ -334,9 +337,11 @@ class BatchLoop:
                     if self._resumed:
                         tokens += self._resumed.get(request, 0)
                     blocks = -(-tokens // block_size)
-                    taken, found = blocks, NOTHING
+                    taken = blocks
+                    had = 0
                     if cache is not None:
                         found = cache.find(request, tokens)
+                        had = len(found) * block_size
                         taken -= cache.held_by_others(found)
                     # The whole prompt must fit at admission (vLLM's scheduler_reserve_full_isl), even where
                     # only a chunk of it is computed now.
@@ -350,7 +355,6 @@ class BatchLoop:
                     room -= 1
                     if request not in self._preempted_of:
                         self._policy.on_admit(tokens)
-                    had = len(found) * block_size
                     tokens -= had
                     if tokens <= budget:
                         entered.append(request)
@@ -521,7 +525,11 @@ class BatchLoop:
             return 0
         needing = self._needs_at[(self._clock + 1) % self.block_size]
         if len(needing) <= self.free_blocks:
-            self._take(needing)
+            if self._cache is None:
+                self.free_blocks -= len(needing)
+            else:
+                for request in needing:
+                    self.free_blocks = self._cache.extend(request, 1)
             return 0
         before = len(self._running)
         for request in list(needing):
@@ -533,16 +541,8 @@ class BatchLoop:
                 if victim == request:
                     break
             else:
-                self._take((request,))
+                self.free_blocks = self.free_blocks - 1 if self._cache is None else self._cache.extend(request, 1)
         return before - len(self._running)
-
-    def _take(self, requests: Collection[int]) -> None:
-        """Gives each of these requests a block."""
-        if self._cache is None:
-            self.free_blocks -= len(requests)
-        else:
-            for request in requests:
-                self.free_blocks = self._cache.extend(request, 1)
 
     def _go_on_with_chunk(self, budget: int, entered: list[int]) -> tuple[int, float, int]:
         """The next chunk of the partly computed prompt: its tokens, its work, and 1 where it lost its slot."""

@@ -7,21 +7,31 @@ Each case runs in a process of its own, so that its memory is its own; times are
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import resource
 import subprocess
 import sys
 import time
+from typing import Any
 
 
-def measure(gpu: str, policy: str, requests: int) -> None:
-    """Replays the embedded ShareGPT lengths, closed loop 2,048, N = 1024, B = 14,336, and prints a line."""
+def measure(gpu: str, policy: str, requests: int, caching: bool) -> None:
+    """Replays the embedded ShareGPT lengths, closed loop 2,048, N = 1024, B = 14,336, and prints a line.
+
+    With a prefix cache it is WildChat's twin instead, 256 conversations at a time.
+    """
     from harness.engines.simulated import Simulated, replay
     from harness.run import stream_of
     from harness.runspec import RunSpec
     from harness.simulate.batch import Chunk
+    from harness.simulate.prefix_cache import PrefixCache
 
     spec = RunSpec(gpu=gpu, model="Qwen/Qwen3-8B", policy=policy, workload="sharegpt", requests=requests)
+    if caching:
+        talks: dict[str, Any] = {"workload": "wildchat:history=true", "arrival": "closed:concurrency=256"}
+        spec = dataclasses.replace(spec, **talks, sessions=True, prefix_caching=0.0)
     engine = Simulated(spec, stream_of(spec))
+    cache = None if engine.content is None else PrefixCache(engine.content, engine.limits.kv_blocks - 1, 16)
     rows = 0
 
     def sink(chunk: Chunk) -> bool:
@@ -30,7 +40,7 @@ def measure(gpu: str, policy: str, requests: int) -> None:
         return True
 
     before = time.process_time()
-    loop = replay(engine.stream, engine.policy, engine.cost, engine.limits, sink)
+    loop = replay(engine.stream, engine.policy, engine.cost, engine.limits, sink, cache=cache)
     seconds = time.process_time() - before
     assert rows == requests
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -45,14 +55,16 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--gpu", default="h200,l40s")
     parser.add_argument("--policy", default="v1,ebplus")
+    parser.add_argument("--prefix-caching", action="store_true")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        measure(given.gpu, given.policy, given.requests)
+        measure(given.gpu, given.policy, given.requests, given.prefix_caching)
         return
     for gpu in given.gpu.split(","):
         for policy in given.policy.split(","):
             command = [sys.executable, __file__, "--one", "--gpu", gpu, "--policy", policy]
+            command += ["--prefix-caching"] if given.prefix_caching else []
             subprocess.run([*command, "--requests", str(given.requests)], check=True)
 
 
