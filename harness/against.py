@@ -12,7 +12,7 @@ from harness.engines.endpoint import Client, EndpointEngine
 from harness.errors import UserError
 from harness.run import stream_of
 from harness.runspec import RunSpec
-from harness.session import RunSession, asked_of
+from harness.session import RunSession, asked_of, check_sharing
 from workloads.arrivals import Stream
 
 READY_TIMEOUT_S = 60.0
@@ -27,6 +27,7 @@ def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
         ca_file=options["ca_file"],
     )
     client = client_of(options)
+    check_sharing(options, "endpoint")
     wait_until_ready(endpoint, READY_TIMEOUT_S if options["ready_timeout"] is None else options["ready_timeout"])
     served = models_of(endpoint) if options["model"] is None else [options["model"]]
     if len(served) > 1:
@@ -43,13 +44,9 @@ def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
 
 def client_of(options: dict[str, Any]) -> Client:
     """How the options of `bench run` ask for a server to be driven."""
-    if options["think_time"] and not options["sessions"]:
-        raise UserError("--think-time goes with --sessions: only a conversation's next turn waits")
     return Client(
         api=options["api"],
         prompts="text" if options["api"] == "chat" and options["prompts"] == "ids" else options["prompts"],
-        think_s=options["think_time"],
-        sessions=options["sessions"],
         ignore_eos=not options["no_ignore_eos"],
         timeout_s=options["timeout"],
         first_token_timeout_s=options["first_token_timeout"],

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from harness.records import FINISHES, MODES, PHASES
+from harness.records import FINISHES, LATER, MODES, PHASES
 
 # The names that a dictionary column may hold: fixed, so that every batch has the same codes.
 _NAMES = {"finish": FINISHES, "phase": PHASES, "policy_mode": MODES}
@@ -59,9 +59,15 @@ class AppendLog:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch in the schema's columns, types and dictionaries; plain strings may stand for names."""
+    """A batch in the schema's columns, types and dictionaries; plain strings may stand for names.
+
+    Columns that came later than the batch was written are null.
+    """
     columns = []
     for field in schema:
+        if field.name in LATER and field.name not in batch.schema.names:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+            continue
         column = batch.column(field.name)
         if pa.types.is_dictionary(field.type):
             names = pa.array(_NAMES[field.name], pa.string())
@@ -96,7 +102,7 @@ def to_parquet(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schem
             with pq.ParquetWriter(file, schema, **_encoded(schema)) as writer:
                 group: list[pa.RecordBatch] = []
                 for batch in batches:
-                    group.append(batch)
+                    group.append(conform(batch, schema))
                     if sum(one.num_rows for one in group) >= _GROUP:
                         writer.write_table(_in_order(pa.Table.from_batches(group)))
                         group = []

@@ -75,6 +75,14 @@ def bench() -> None:
 @click.option("--block-size", type=click.IntRange(1, 4096), help="Tokens a KV block.  [default: 16; vllm on a CPU: 32]")
 @click.option("--max-model-len", type=click.IntRange(2), default=40960, help="Longest prompt plus output, tokens.")
 @click.option("--watermark", type=FiniteRange(0, 0.5), default=0.0, help="Share of KV kept free at admission.")
+@click.option(
+    "--prefix-caching",
+    type=FiniteRange(0, 1),
+    is_flag=False,
+    flag_value=0.0,
+    metavar="[=SHARE]",
+    help="Keep the prefix cache on; the share of prompt tokens that should hit it.",
+)
 @click.option("--cost-model", default="auto", metavar="MODEL", help="auto, linear, roofline or tokenstep:….")
 @click.option("--repeat", type=click.IntRange(1, 1000), default=1, help="Repeats, each with the next seed.")
 @click.option("--seed", type=click.IntRange(0, 2**53), default=0, help="Seed of the first repeat.")
@@ -96,8 +104,8 @@ def bench() -> None:
 @click.option("--vocabulary", type=click.IntRange(256), help="Endpoint: token ids below this.  [default: tokenizer's]")
 @click.option("--key-env", metavar="VAR", help="Endpoint: the environment variable that holds the API key.")
 @click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Endpoint: the TLS authority to trust.")
-@click.option("--sessions", is_flag=True, help="Endpoint: a conversation's next turn waits for its last answer.")
-@click.option("--think-time", type=FiniteRange(0), default=0.0, help="Endpoint: seconds before the next turn.")
+@click.option("--sessions", is_flag=True, help="A conversation's next turn waits for its last answer.")
+@click.option("--think-time", type=FiniteRange(0), default=0.0, help="With --sessions: seconds before the next turn.")
 @click.option("--no-ignore-eos", is_flag=True, help="Endpoint: let the model end its answers.")
 @click.option("--timeout", type=FiniteRange(0, min_open=True), default=3600.0, help="Endpoint: s a request.")
 @click.option("--first-token-timeout", type=FiniteRange(0, min_open=True), help="Endpoint: s to the first token.")

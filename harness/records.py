@@ -46,12 +46,17 @@ REQUESTS = pa.schema(
         ("done_s", pa.float64()),
         ("output_tokens", pa.int64()),
         ("preemptions", pa.int64()),
+        # Prompt tokens that the prefix cache had when the request was first admitted; null where there is none.
+        ("cached_tokens", pa.int64()),
         # Null in a virtual run for a request that was never preempted: its gaps follow from the steps.
         ("token_gaps_s", pa.list_(pa.float64())),
         ("finish", NAMES),
         ("error", pa.string()),
     ]
 )
+
+# Columns that older runs do not have: null in them.
+LATER = frozenset({"cached_tokens"})
 
 STEPS = pa.schema(
     [

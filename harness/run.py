@@ -54,7 +54,7 @@ def prepare(spec: RunSpec, make: MakeEngine = Simulated) -> Prepared:
 def stream_of(spec: RunSpec) -> Stream:
     """The requests of a run and when they are due."""
     trace = trace_of(spec.workload, spec.requests, spec.seed, spec.model)
-    return schedule(parse_arrival(spec.arrival), trace, spec.seed)
+    return schedule(parse_arrival(spec.arrival), trace, spec.seed, spec.think_s if spec.sessions else None)
 
 
 def run(prepared: Prepared, out: Path, argv: Sequence[str], progress: Progress, stopped: Stopped) -> Run:

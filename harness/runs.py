@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from harness.errors import UserError
 from harness.measure.verdict import NO_VERDICT
-from harness.records import PRODUCED, REQUESTS, STEPS
+from harness.records import LATER, PRODUCED, REQUESTS, STEPS
 from harness.runschema import SCHEMA_VERSION, check_concluded, check_manifest, check_summary, read_json
 from harness.runspec import RunSpec
 
@@ -47,7 +47,7 @@ MOST_TOKENS = 10**12
 
 # Of one step: what lies beyond could not be multiplied in 64 bits.
 MOST_A_STEP = 10**9
-_TOKENS = frozenset({"prompt_tokens", "expected_output_tokens", "output_tokens", "preemptions"})
+_TOKENS = frozenset({"prompt_tokens", "expected_output_tokens", "output_tokens", "preemptions", "cached_tokens"})
 
 _SLUG_LENGTH = 80
 
@@ -197,7 +197,8 @@ def final_of(path: Path) -> Path:
 def read_table(directory: Path, name: str, columns: Collection[str] | None = None) -> pa.Table:
     """Read a run's `requests` or `steps` (all columns, or some); UserError where it is missing or damaged.
 
-    The file must have the columns of `records` and no others, times within 9e9 s and counts that are counts.
+    The file must have the columns of `records` and no others, times within 9e9 s and counts that are counts. Columns
+    that came later than the file are null.
     """
     path = directory / f"{name}.parquet"
     schema = TABLES[name]
@@ -229,6 +230,8 @@ def _damaged(path: Path, why: str) -> UserError:
 def _other_columns(found: pa.Schema, known: pa.Schema) -> str | None:
     """How a file's columns differ from those of the schema."""
     for field in known:
+        if field.name in LATER and field.name not in found.names:
+            continue
         if field.name not in found.names:
             return f"it has no column {field.name}"
         kind = found.field(field.name).type if found.names.count(field.name) == 1 else None

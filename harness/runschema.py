@@ -61,6 +61,7 @@ _LINE = Form("one line of text", lambda value: isinstance(value, str) and value.
 _NUMBER = Form("a number", lambda value: type(value) in (int, float))
 _OBJECT = Form("an object of keys and values", lambda value: isinstance(value, dict))
 _TEXTS = _list_of(_TEXT, "a list of texts")
+_BOOL = Form("true or false", lambda value: isinstance(value, bool))
 _COUNT = _whole(0)
 
 # Dotted keys; what stands in a table and not in the file is passed over unless it is required.
@@ -78,6 +79,8 @@ _SPEC: dict[str, Form] = {
     "spec.client": _OBJECT,
     "spec.alpha": _or_null(_NUMBER),
     "spec.engine_args": _LINE,
+    "spec.sessions": _BOOL,
+    "spec.think_s": _NUMBER,
     "spec.prefix_caching": _or_null(_NUMBER),
 }
 _MANIFEST: dict[str, Form] = {
@@ -110,7 +113,7 @@ _MANIFEST: dict[str, Form] = {
     "lengths.outlived": _COUNT,
     "lengths.ended": _COUNT,
     "prefix_cache": _or_null(_OBJECT),
-    "prefix_cache.declared": _NUMBER,
+    "prefix_cache.declared": _or_null(_NUMBER),
     "prefix_cache.observed": _NUMBER,
     **_SPEC,
 }

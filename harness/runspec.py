@@ -20,12 +20,13 @@ class RunSpec:
     `kv_tokens` is C, None where the profile decides. `repeat` counts from 0 and `seed` is already the
     repeat's own (first seed + repeat). `max_duration_s` ends sending. `slo` maps a latency
     metric to its limit in seconds; `alpha` (tokens) is what gaps are held against, None where the policy's own
-    is: both decide what is reported, not what runs. `client` says how a server is driven (api, prompts, think
-    time, time-outs); it is empty where there is no client.
+    is: both decide what is reported, not what runs. `client` says how a server is driven (api, prompts,
+    time-outs); it is empty where there is no client.
+    With `sessions` a conversation's next turn is due `think_s` after its last answer. `prefix_caching` is the share of
+    prompt tokens declared to hit the prefix cache (0.0: none was declared), None where the cache is off.
     `lengths` is what the scheduler knows of output lengths, canonical (`none`, `oracle`, `noisy:sigma=0.3`);
     `none` of a policy of ours that would not look at it.
-    Of an engine that bench starts, `engine_args` are the extra flags and `prefix_caching` the share of prompt
-    tokens declared to hit the prefix cache, None where it is off.
+    Of an engine that bench starts, `engine_args` are the extra flags.
     """
 
     gpu: str
@@ -50,6 +51,8 @@ class RunSpec:
     alpha: float | None = None
     lengths: str = "none"
     engine_args: str = ""
+    sessions: bool = False
+    think_s: float = 0.0
     prefix_caching: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,6 +62,12 @@ class RunSpec:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunSpec:
         """The spec that `to_dict` wrote; unknown keys are an error of the caller."""
+        client = values.get("client")
+        if isinstance(client, dict) and "sessions" in client and "sessions" not in values:
+            # Older runs over HTTP have both among the client's settings.
+            client = dict(client)
+            values = {**values, "client": client}
+            values.update((name, client.pop(name)) for name in ("sessions", "think_s") if name in client)
         return cls(**values)
 
     @property

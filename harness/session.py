@@ -45,6 +45,7 @@ def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> A
     engine = engine_of(options)
     if engine == "endpoint":
         options = options | {"gpus": options["gpus"] or ("unknown",), "policies": options["policies"] or ("external",)}
+    check_sharing(options, engine)
     for name, example in EXAMPLES.items():
         if not options[name]:
             raise UserError(f"bench run needs --{example.split()[0]}, such as --{example}")
@@ -69,10 +70,20 @@ def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> A
         alpha=options["alpha"],
         lengths=canonical_lengths(options["lengths"]),
         engine_args=options["engine_args"],
+        sessions=options["sessions"],
+        think_s=options["think_time"],
         prefix_caching=options["prefix_caching"],
     )
     gpus = tuple(gpu for text in options["gpus"] for gpu in text.split(","))
     return Asked(gpus, options["policies"], options["workloads"], template, options["requests"], options["repeat"])
+
+
+def check_sharing(options: dict[str, Any], engine: str) -> None:
+    """UserError where a time to think or a prefix cache is asked for that could not be had."""
+    if options["think_time"] and not options["sessions"]:
+        raise UserError("--think-time goes with --sessions: only a conversation's next turn waits")
+    if engine == "endpoint" and options["prefix_caching"] is not None:
+        raise UserError("--prefix-caching: a server that runs already has its own setting: leave it out")
 
 
 def _arrival(options: dict[str, Any], engine: str) -> str:

@@ -214,7 +214,9 @@ def _conclude(directory: Path, manifest: dict[str, Any]) -> None:
 
     spec = RunSpec.from_dict(manifest["spec"])
     # Only what is measured: a million requests then take a few hundred megabytes.
-    requests = read_table(directory, "requests", set(REQUESTS.names) - {"id", "session", "turn", "error"})
+    requests = read_table(
+        directory, "requests", set(REQUESTS.names) - {"id", "session", "turn", "error", "cached_tokens"}
+    )
     steps = read_table(
         directory, "steps", {"t_s", "duration_s", "phase", "prefill_tokens", "decode_requests", *PRODUCED}
     )

@@ -8,7 +8,8 @@ It first says {"ready": {"vllm": "0.32.0"}}, then takes jobs until stdin ends:
      one of "due_ns": [ascending…] | "concurrency": c | "arrival_steps": [ascending…],
      "limits": {"slots", "token_budget", "kv_blocks", "block_size", "max_model_len", "watermark"},
      "policy": {"name", "options", "costs"}, "async": false,
-     "cost": n (ns a step) | "ask", "step_log": PATH | absent, "last_send_ns": n | absent}
+     "cost": n (ns a step) | "ask", "step_log": PATH | absent, "last_send_ns": n | absent,
+     "next_turn": [row | -1…] and "think_ns": n | absent, "tokens": [[ids of prompt and answer…]…] | absent}
 
 and answers, in order of virtual time:
 
@@ -20,8 +21,11 @@ and answers, in order of virtual time:
     {"done": {"now_ns", "steps", "sent"}}             the job is over
     {"error": "one line"}                             the job cannot be done, or failed; the next may come
 
-A parent that wants to stop early answers a "step" with -1. `arrival_steps` counts steps with content: request r
-joins before step arrival_steps[r] is scheduled (with nothing to do, the count jumps to the next arrival).
+With "next_turn" the rows are turns of conversations: a row that another names is due think_ns after that one's end,
+the others when "due_ns" says, or "concurrency" counts conversations. With "tokens" vLLM's prefix cache is on, and the
+model answers what stands there. A parent that wants to stop early answers a "step" with -1. `arrival_steps` counts
+steps with content: request r joins before step arrival_steps[r] is scheduled (with nothing to do, the count jumps to
+the next arrival).
 With "async" the output of step i is applied after step i + 1 was scheduled, as vLLM does it on a GPU.
 """
 
@@ -29,6 +33,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import heapq
 import json
 import os
 import sys
@@ -83,6 +88,7 @@ def make_scheduler(base: Any, job: dict[str, Any]) -> Any:
     config.model_config.max_model_len = limits["max_model_len"]
     config.cache_config.block_size = limits["block_size"]
     config.cache_config.num_gpu_blocks = limits["kv_blocks"]
+    config.cache_config.enable_prefix_caching = "tokens" in job
     settings = config.scheduler_config
     settings.max_num_seqs = limits["slots"]
     settings.max_num_batched_tokens = limits["token_budget"]
@@ -108,6 +114,15 @@ class Stopped(Exception):
     """The parent wants no more of this job."""
 
 
+def make_hasher(block_size: int) -> Any:
+    """What gives a request the hashes of its full blocks, as the engine core makes it."""
+    from vllm.utils.hashing import sha256
+    from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+
+    init_none_hash(sha256)
+    return get_request_block_hasher(block_size, sha256)
+
+
 class Replay:
     """One job: requests due by now join, the scheduler schedules, a step takes what it costs, tokens come."""
 
@@ -125,6 +140,13 @@ class Replay:
         limits = job["limits"]
         self.longest = min(limits["max_model_len"], (limits["kv_blocks"] - 1) * limits["block_size"])
         self.last_send: int = job.get("last_send_ns", NEVER)
+        self.hasher = make_hasher(limits["block_size"]) if "tokens" in job else None
+        self.next_turn: list[int] = job.get("next_turn", [])
+        later = set(self.next_turn)
+        self.heads = [row for row in range(len(job["prompt"])) if row not in later]
+        self.begun = 0  # of the heads
+        self.under_way = 0  # conversations that have begun and not ended, or requests
+        self.later: list[tuple[int, int]] = []  # turns that wait for their time, a heap of (due, row)
         scheduler.clock = lambda: self.now
 
     def run(self) -> None:
@@ -156,30 +178,50 @@ class Replay:
 
     def arrive(self, busy: bool) -> None:
         """Sends what is due; with nothing to do time goes on to the next that is."""
-        prompts = self.job["prompt"]
-        while self.sent < len(prompts):
-            due = self.next_due()
+        while self.later or self.begun < len(self.heads):
+            due, row = self.next_request()
             if due > self.now:
                 if busy or self.scheduler.has_requests() or due >= NEVER or due > self.last_send:
                     return
-                if "due_ns" in self.job:
+                if "arrival_steps" not in self.job:
                     self.now = due
                 else:
                     self.skipped += self.job["arrival_steps"][self.sent] - self.scheduler.steps - self.skipped
                 continue
             if due > self.last_send:
                 return
-            self.send(self.sent, due)
+            if self.later and self.later[0] == (due, row):
+                heapq.heappop(self.later)
+            else:
+                self.begun += 1
+                self.under_way += 1
             self.sent += 1
+            self.send(row, due)
 
-    def next_due(self) -> int:
-        """When the next request is due: `now` where it is due with the present state, later where not, ns."""
+    def next_request(self) -> tuple[int, int]:
+        """When the next request is due, and its row; of two due at once the later turn of a conversation."""
+        head = (NEVER, -1)
+        if self.begun < len(self.heads):
+            head = (self.due_of_head(), self.heads[self.begun])
+        return self.later[0] if self.later and self.later[0][0] <= head[0] else head
+
+    def due_of_head(self) -> int:
+        """When the next request that waits for no other is due: `now` with the present state, later where not, ns."""
         if "due_ns" in self.job:
-            return int(self.job["due_ns"][self.sent])
+            return int(self.job["due_ns"][self.heads[self.begun]])
         if "arrival_steps" in self.job:
             here = self.scheduler.steps + self.skipped
             return self.now if self.job["arrival_steps"][self.sent] <= here else self.now + 1
-        return self.now if self.sent - self.ended < self.job["concurrency"] else NEVER
+        return self.now if self.under_way < self.job["concurrency"] else NEVER
+
+    def follow(self, row: int, end: int) -> None:
+        """A request has ended: the next turn of its conversation is due after the time to think."""
+        self.ended += 1
+        turn = self.next_turn[row] if self.next_turn else -1
+        if turn < 0:
+            self.under_way -= 1
+        else:
+            heapq.heappush(self.later, (end + int(self.job["think_ns"]), turn))
 
     def send(self, row: int, due: int) -> None:
         """Hands a request to the scheduler, or refuses what can never fit as vLLM's front end does."""
@@ -188,7 +230,7 @@ class Replay:
 
         prompt, output = self.job["prompt"][row], self.job["output"][row]
         if prompt + output > self.longest:
-            self.ended += 1
+            self.follow(row, due)
             self.say({"end": [row, due, -1, -1, due, 0, 0, "too_long", None]})
             return
         hint = self.job["hints"][row] if "hints" in self.job else None
@@ -198,7 +240,10 @@ class Replay:
         name = str(row)
         self.due[name] = due
         self.times[name] = []
-        request = self.requests[name] = Request(name, [0] * prompt, params, None, arrival_time=due / 1e9)
+        ids = self.job["tokens"][row][:prompt] if "tokens" in self.job else [0] * prompt
+        request = self.requests[name] = Request(
+            name, ids, params, None, arrival_time=due / 1e9, block_hasher=self.hasher
+        )
         self.scheduler.add_request(request)
 
     def apply(self, output: Any, chunks: set[str]) -> None:
@@ -206,7 +251,7 @@ class Replay:
         from vllm.v1.outputs import ModelRunnerOutput
 
         names = list(output.num_scheduled_tokens)
-        tokens: list[list[int]] = [[] if name in chunks else [1] for name in names]
+        tokens: list[list[int]] = [[] if name in chunks else [self.answer(name)] for name in names]
         result = ModelRunnerOutput(names, {name: i for i, name in enumerate(names)}, tokens)
         now, times = self.now, self.times
         for outputs in self.scheduler.update_from_output(output, result).values():
@@ -216,9 +261,15 @@ class Replay:
                     if one.finish_reason is not None:
                         self.end(one.request_id)
 
+    def answer(self, name: str) -> int:
+        """The id of a request's next token."""
+        if "tokens" not in self.job:
+            return 1
+        return int(self.job["tokens"][int(name)][self.job["prompt"][int(name)] + len(self.times[name])])
+
     def end(self, name: str) -> None:
         """A request has all its tokens."""
-        self.ended += 1
+        self.follow(int(name), self.now)
         request = self.requests.pop(name)
         times = self.times.pop(name)
         preempted = request.num_preemptions

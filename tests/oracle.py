@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from harness.simulate.batch import EngineLimits
 from harness.simulate.cost import CostModel
@@ -34,6 +35,8 @@ class Request:
     done: int = -1
     finish: int = LENGTH
     seen: bool = False  # has held a slot before
+    table: list[int] = field(default_factory=list)  # its blocks by number, where there is a prefix cache
+    found: int = 0  # tokens that the prefix cache had when it was first admitted
     token_times: list[int] = field(default_factory=list)
 
     @property
@@ -85,6 +88,12 @@ class Counts:
     empty_prefills: int = 0  # prefill steps that came back empty and decoded instead
     starved_prefills: int = 0  # of these, the ones whose chunk found no block
     held_back: int = 0  # times that an order named nobody though some waited
+    hits: int = 0  # admissions that found something in the prefix cache
+    hit_tokens: int = 0
+    own_hits: int = 0  # of these, preempted requests
+    whole_hits: int = 0  # of these, all full blocks but the one that must be computed again
+    evictions: int = 0
+    duplicates: int = 0  # blocks named as another is already
 
 
 class Oracle:
@@ -98,7 +107,15 @@ class Oracle:
         limits: EngineLimits,
         max_duration_s: float | None = None,
         hints: Hints | None = None,
+        contents: list[list[int]] | None = None,
     ) -> None:
+        # The tokens of each prompt and answer, where there is a prefix cache; then blocks have numbers: those that
+        # are free in the order in which they are taken, how many hold each, and a name for all up to its end.
+        self.contents = None if contents is None else [self.named(tokens, limits.block_size) for tokens in contents]
+        self.free = list(range(1, limits.kv_blocks))
+        self.users = [0] * limits.kv_blocks
+        self.names: dict[int, int] = {}  # in the order in which they were named
+        self.admissions: list[tuple[int, int]] = []  # row and tokens found
         self.hints = hints
         self.stream = stream
         self.policy = policy
@@ -113,6 +130,16 @@ class Oracle:
         self.free_blocks = self.waiting = self.prefilling = self.decoding = 0  # counted anew before each ask
         self.now = 0
         self.sent = 0
+        # Of sessions: what is to come, by session in order of turns, and when the next of each is due.
+        self.turns: dict[int, list[int]] = {}
+        self.turn_due: dict[int, int] = {}
+        if stream.think_ns is not None:
+            trace = stream.trace
+            assert trace.session is not None
+            assert trace.turn is not None
+            for row in sorted(range(len(trace)), key=lambda row: (int(trace.turn[row]), row)):  # type: ignore[index]
+                self.turns.setdefault(int(trace.session[row]), []).append(row)
+        self.begun: set[int] = set()
         self.running: list[Request] = []
         self.queue: list[Request] = []  # who waits: in order, or as they came where the policy has an order
         self.ended: list[Request] = []
@@ -153,12 +180,60 @@ class Oracle:
             self.now = due
 
     def next_due(self) -> int | None:
+        if self.stream.think_ns is not None:
+            due = min((due for due, _, _ in self.coming()), default=None)
+            return None if due is None or (self.last_send is not None and due > self.last_send) else due
         if self.sent == len(self.stream.trace) or self.stream.due_ns is None:
             return None
         due = int(self.stream.due_ns[self.sent])
         return None if self.last_send is not None and due > self.last_send else due
 
+    def coming(self) -> list[tuple[int, bool, int]]:
+        """When the clock brings the next turn of each conversation, whether that is its first, and its row."""
+        found = [(due, False, self.turns[session][0]) for session, due in self.turn_due.items()]
+        if self.stream.due_ns is not None:
+            fresh = [rows[0] for session, rows in self.turns.items() if rows and session not in self.begun]
+            found += [(int(self.stream.due_ns[row]), True, row) for row in fresh]
+        return found
+
+    def send_turns(self) -> None:
+        trace = self.stream.trace
+        assert trace.session is not None
+        while True:
+            coming = min(self.coming(), default=None)
+            if coming is not None and coming[0] <= self.now:
+                due, _, row = coming
+            elif self.stream.concurrency is not None:
+                fresh = [rows[0] for session, rows in self.turns.items() if rows and session not in self.begun]
+                under_way = sum(bool(self.turns[session]) for session in self.begun) + sum(
+                    not self.turns[int(trace.session[request.row])] for request in (*self.running, *self.queue)
+                )
+                if under_way >= self.stream.concurrency or not fresh:
+                    return
+                due, row = self.now, min(fresh)
+            else:
+                return
+            if self.last_send is not None and due > self.last_send:
+                return
+            session = int(trace.session[row])
+            self.begun.add(session)
+            self.turns[session].remove(row)
+            self.turn_due.pop(session, None)
+            self.sent += 1
+            self.join(row, due)
+
+    def follow(self, row: int, end: int) -> None:
+        """The answer to a row has ended: the next turn of its conversation is due after the time to think."""
+        if self.stream.think_ns is not None:
+            assert self.stream.trace.session is not None
+            session = int(self.stream.trace.session[row])
+            if self.turns[session]:
+                self.turn_due[session] = end + self.stream.think_ns
+
     def send(self) -> None:
+        if self.stream.think_ns is not None:
+            self.send_turns()
+            return
         trace, due_ns, levels = self.stream.trace, self.stream.due_ns, self.stream.levels
         while self.sent < len(trace):
             if due_ns is None:
@@ -172,17 +247,22 @@ class Oracle:
                 due = int(due_ns[self.sent])
             if due > self.now or (self.last_send is not None and due > self.last_send):
                 return
-            prompt, asked = int(trace.prompt_tokens[self.sent]), int(trace.output_tokens[self.sent])
-            request = Request(self.sent, prompt, asked, due, prompt)
             self.sent += 1
-            if prompt + asked > min(self.limits.max_model_len, self.total_blocks * self.block_size):
-                request.finish, request.done = TOO_LONG, due
-                self.counts.rejected += 1
-                self.ended.append(request)
-            else:
-                self.queue.append(request)
-                if self.policy.order is not None:
-                    self.policy.order.push(self.as_waiting(request))
+            self.join(self.sent - 1, due)
+
+    def join(self, row: int, due: int) -> None:
+        trace = self.stream.trace
+        prompt, asked = int(trace.prompt_tokens[row]), int(trace.output_tokens[row])
+        request = Request(row, prompt, asked, due, prompt)
+        if prompt + asked > min(self.limits.max_model_len, self.total_blocks * self.block_size):
+            request.finish, request.done = TOO_LONG, due
+            self.counts.rejected += 1
+            self.ended.append(request)
+            self.follow(row, due)
+        else:
+            self.queue.append(request)
+            if self.policy.order is not None:
+                self.policy.order.push(self.as_waiting(request))
 
     def as_waiting(self, request: Request) -> Waiting:
         if self.hints is None:
@@ -246,8 +326,10 @@ class Oracle:
     def end(self, request: Request) -> None:
         request.done = request.token_times[-1]
         (self.running if request in self.running else self.queue).remove(request)
+        self.let_go(request)
         self.ended.append(request)
         self.policy.on_finish(request.output)
+        self.follow(request.row, request.done)
 
     def continue_running(self, candidates: list[Request]) -> tuple[list[tuple[Request, int]], int]:
         """(request, tokens) in running order, and how many were preempted for them."""
@@ -278,7 +360,8 @@ class Oracle:
             request = self.first_waiting()
             if request is None:
                 break
-            need = self.blocks_for(request.context)
+            found = self.find(request)
+            need = self.blocks_for(request.context) - sum(self.users[block] > 0 for block in found)
             if need > self.unheld_blocks():
                 break
             if self.running and need + self.watermark_blocks > self.unheld_blocks():
@@ -289,17 +372,84 @@ class Oracle:
             self.queue.remove(request)
             self.running.append(request)
             request.to_prefill = request.context
-            tokens = min(request.to_prefill, budget)
-            self.counts.chunked += tokens < request.to_prefill
+            self.hold(request, found)
+            tokens = min(request.to_prefill - request.computed, budget)
+            self.counts.chunked += tokens < request.to_prefill - request.computed
             assert self.grow(request, tokens)
             if not request.seen:
                 request.seen = True
+                request.found = request.computed
                 self.policy.on_admit(request.prompt)
             admitted.append((request, tokens))
             budget -= tokens
         return admitted
 
+    # The prefix cache.
+
+    known: ClassVar[dict[tuple[int, ...], int]] = {}
+
+    @classmethod
+    def named(cls, tokens: list[int], block_size: int) -> list[int]:
+        """A number for each full block: another wherever it or anything before it is another."""
+        names, before = [], -1
+        for end in range(block_size, len(tokens) + 1, block_size):
+            before = cls.known.setdefault((before, *tokens[end - block_size : end]), len(cls.known))
+            names.append(before)
+        return names
+
+    def find(self, request: Request) -> list[int]:
+        """The oldest blocks that hold the request's beginning, whole ones and not its last token."""
+        found: list[int] = []
+        if self.contents is not None:
+            for wanted in self.contents[request.row][: (request.context - 1) // self.block_size]:
+                same = [block for block, name in self.names.items() if name == wanted]
+                if not same:
+                    break
+                found.append(same[0])
+        return found
+
+    def hold(self, request: Request, found: list[int]) -> None:
+        for block in found:
+            if not self.users[block]:
+                self.free.remove(block)
+            self.users[block] += 1
+        request.table = list(found)
+        request.blocks = len(found)
+        request.computed = len(found) * self.block_size
+        self.admissions.append((request.row, request.computed))
+        self.counts.hits += bool(found)
+        self.counts.hit_tokens += request.computed
+        self.counts.own_hits += bool(found) and request.seen
+        self.counts.whole_hits += bool(found) and request.context - request.computed <= self.block_size
+
+    def take(self, request: Request, more: int, computed: int) -> None:
+        """New blocks for the request, of which so many tokens are then computed."""
+        if self.contents is None:
+            return
+        for _ in range(more):
+            block = self.free.pop(0)
+            self.counts.evictions += self.names.pop(block, None) is not None
+            self.users[block] = 1
+            request.table.append(block)
+        for place in range(computed // self.block_size):
+            if request.table[place] not in self.names:
+                name = self.contents[request.row][place]
+                self.counts.duplicates += name in self.names.values()
+                self.names[request.table[place]] = name
+
+    def let_go(self, request: Request) -> None:
+        freed = []
+        for block in reversed(request.table):
+            self.users[block] -= 1
+            if not self.users[block]:
+                freed.append(block)
+        self.free[:0] = [block for block in freed if block not in self.names]
+        self.free += [block for block in freed if block in self.names]
+        request.table = []
+
     def unheld_blocks(self) -> int:
+        if self.contents is not None:
+            return len(self.free)
         return self.total_blocks - sum(request.blocks for request in self.running)
 
     def blocks_for(self, tokens: int) -> int:
@@ -311,10 +461,12 @@ class Oracle:
         if more > self.unheld_blocks():
             return False
         request.blocks += more
+        self.take(request, more, request.computed + tokens)
         return True
 
     def preempt(self, request: Request) -> None:
         self.running.remove(request)
+        self.let_go(request)
         self.queue.insert(0, request)
         request.computed = request.blocks = 0
         request.preemptions += 1
@@ -335,7 +487,7 @@ class Oracle:
         )
         duration = round(seconds * 1e9)
         start, end = self.now, self.now + duration
-        kv_tokens = self.block_size * sum(request.blocks for request in self.running)
+        kv_tokens = self.block_size * (self.total_blocks - self.unheld_blocks())
         held = len(self.running)
         for request, tokens in scheduled:
             request.computed += tokens

@@ -31,6 +31,7 @@ from workloads.processes import (
 )
 from workloads.reading import shown
 from workloads.seeds import generator
+from workloads.sessions import turns_of
 from workloads.trace import Floats, Ints, Trace
 
 __all__ = [
@@ -56,11 +57,16 @@ _GRID = 2.0**32
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A trace and its schedule: `due_ns` a request, ns from the start, ascending; None of a closed loop."""
+    """A trace and its schedule: `due_ns` a request, ns from the start, ascending; None of a closed loop.
+
+    Where `think_ns` is given the requests are the turns of conversations, and all but the first are due so long after
+    the answer before them instead; a closed loop then counts conversations. None: every request stands alone.
+    """
 
     trace: Trace
     arrival: Arrival
     due_ns: Ints | None
+    think_ns: int | None = None
 
     @property
     def concurrency(self) -> int | None:
@@ -88,6 +94,8 @@ class Stream:
         sha = hashlib.sha256(f"{self.trace.digest} {self.arrival.canonical} ".encode())
         if self.due_ns is not None:
             sha.update(np.ascontiguousarray(self.due_ns, dtype="<i8").tobytes())
+        if self.think_ns is not None:
+            sha.update(f" sessions {self.think_ns}".encode())
         return sha.hexdigest()
 
 
@@ -159,22 +167,30 @@ def _due_s(arrival: Arrival, trace: Trace, seed: int) -> Floats:
     raise AssertionError(arrival)
 
 
-def schedule(arrival: Arrival, trace: Trace, seed: int) -> Stream:
+def schedule(arrival: Arrival, trace: Trace, seed: int, think_s: float | None = None) -> Stream:
     """The stream a run sends: every due time drawn before the run, from (seed, trace length, arrival).
 
-    Seconds are rounded once, to whole nanoseconds. Raises WorkloadError where the trace has no timestamps
-    and the arrival needs them, and where the schedule would be longer than seconds in float64 can tell to the
-    nanosecond.
+    With `think_s` a conversation's next turn is due so many seconds after its last answer. Seconds are rounded once,
+    to whole nanoseconds. Raises WorkloadError where the trace has no timestamps and the arrival needs them, where it
+    has no sessions and they are asked for, and where the schedule would be longer than seconds in float64 can tell to
+    the nanosecond.
     """
+    think_ns = None if think_s is None else round(think_s * 1e9)
+    if think_ns is not None:
+        turns_of(trace)
+        if isinstance(arrival, ClosedPhases):
+            raise WorkloadError(
+                "--sessions: a schedule of concurrency counts requests, not conversations: leave one out"
+            )
     if isinstance(arrival, ClosedPhases) and arrival.first_rows[-1] >= len(trace):
         raise WorkloadError(
             f"arrival {shown(arrival.canonical, 120)}: the last phase begins after {arrival.first_rows[-1]} requests, "
             f"and the trace has {len(trace)}: replay more, or give the phases fewer requests"
         )
     if isinstance(arrival, Closed | ClosedPhases):
-        return Stream(trace, arrival, None)
+        return Stream(trace, arrival, None, think_ns)
     if isinstance(arrival, Offline):
-        return Stream(trace, arrival, np.zeros(len(trace), dtype=np.int64))
+        return Stream(trace, arrival, np.zeros(len(trace), dtype=np.int64), think_ns)
     with np.errstate(over="ignore", invalid="ignore"):
         due_s = _due_s(arrival, trace, seed)
     if not due_s[-1] <= LONGEST_S:
@@ -183,4 +199,4 @@ def schedule(arrival: Arrival, trace: Trace, seed: int) -> Stream:
             f"arrival {shown(arrival.canonical, 120)}: the last request is due in {due_s[-1]:.3g} s; a schedule has at "
             f"most {LONGEST_S:g} s: {remedy}, or replay fewer requests"
         )
-    return Stream(trace, arrival, np.rint(due_s * 1e9).astype(np.int64))
+    return Stream(trace, arrival, np.rint(due_s * 1e9).astype(np.int64), think_ns)

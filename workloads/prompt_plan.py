@@ -7,6 +7,7 @@ import numpy as np
 from workloads.blocks import Blocks
 from workloads.errors import WorkloadError
 from workloads.prompt_draws import Draws, Indexes
+from workloads.sessions import turns_before
 from workloads.trace import Trace
 
 
@@ -27,7 +28,7 @@ class Plan:
         self.blocks = blocks
         count = blocks.check(trace.name, trace.prompt_tokens) if blocks is not None else 0
         self.draws = Draws(trace.digest, seed, symbols, rows=len(trace), blocks=count)
-        self._before = _turns_before(trace) if sessions else None
+        self._before = turns_before(trace) if sessions else None
 
     def length(self, row: int) -> int:
         """The row's prompt, tokens; WorkloadError for a row that the trace does not have."""
@@ -57,26 +58,3 @@ class Plan:
     def answer(self, row: int) -> Indexes:
         """The stand-in for the row's answer, `output_tokens` symbols."""
         return self.draws.draw("answer", row, int(self.trace.output_tokens[row]))
-
-
-def _turns_before(trace: Trace) -> Indexes:
-    """For each row the row of the turn before it in its session, −1 for first turns."""
-    if trace.session is None or trace.turn is None:
-        raise WorkloadError(f"{trace.name}: prompts that continue earlier turns need sessions, and this trace has none")
-    order = np.lexsort((trace.turn, trace.session))
-    session, turn = trace.session[order], trace.turn[order]
-    follows = np.flatnonzero((session[1:] == session[:-1]) & (turn[1:] > turn[:-1])) + 1
-    before = np.full(len(trace), -1, dtype=np.int64)
-    before[order[follows]] = order[follows - 1]
-    rows = np.flatnonzero(before >= 0)
-    earlier = before[rows]
-    room = trace.prompt_tokens[rows] - trace.prompt_tokens[earlier] - trace.output_tokens[earlier]
-    if len(room) and int(room.min()) < 1:
-        row = int(rows[int(np.argmin(room))])
-        ahead = int(before[row])
-        raise WorkloadError(
-            f"{trace.name}, row {row}: a prompt of {trace.prompt_tokens[row]} tokens cannot hold the turn before it "
-            f"(row {ahead}: {trace.prompt_tokens[ahead]} in, {trace.output_tokens[ahead]} out): "
-            "load the workload with history=true"
-        )
-    return before

@@ -60,6 +60,7 @@ def request_batch(results: Sequence[Result], plan: Plan, t0_ns: int) -> pa.Recor
         "done_s": of_results("done_ns"),
         "output_tokens": pa.array([one.output_tokens for one in results], pa.int64()),
         "preemptions": pa.nulls(len(results), pa.int64()),
+        "cached_tokens": pa.nulls(len(results), pa.int64()),
         "token_gaps_s": pa.ListArray.from_arrays(pa.array(gap_starts, pa.int32()), pa.array(gaps / 1e9)),
         "finish": pa.array([one.finish for one in results], pa.string()).cast(REQUESTS.field("finish").type),
         "error": pa.array([one.error for one in results], pa.string()),

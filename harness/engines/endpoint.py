@@ -29,6 +29,7 @@ from workloads.hints import hints_of
 from workloads.prompt_dataset import DatasetPrompts
 from workloads.prompt_text import TextPrompts, Words
 from workloads.prompts import TokenPrompts, safe_ids
+from workloads.sessions import turns_of
 from workloads.tokenizer import load_tokenizer
 
 # Where nobody says how large the vocabulary is: every model in use has at least this many tokens.
@@ -39,15 +40,12 @@ ASSUMED_VOCABULARY = 32_000
 class Client:
     """How the server is driven; what decides the numbers of it stands in the spec's `client`.
 
-    `prompts` is ids, text (seeded words) or dataset (the data set's own text). `think_s` lies between an answer
-    and the session's next turn. `vocabulary` None means the tokenizer's, or an assumed one; `tokenizer` as
-    workloads.tokenizer reads it.
+    `prompts` is ids, text (seeded words) or dataset (the data set's own text). `vocabulary` None means the
+    tokenizer's, or an assumed one; `tokenizer` as workloads.tokenizer reads it.
     """
 
     api: str = "completions"
     prompts: str = "ids"
-    think_s: float = 0.0
-    sessions: bool = False
     ignore_eos: bool = True
     timeout_s: float | None = 3600.0
     first_token_timeout_s: float | None = None
@@ -83,8 +81,6 @@ class EndpointEngine:
         self.hints = hints_of(spec.lengths, stream.trace, spec.seed)
         if len(stream.levels) > 1 and client.processes > 1:
             raise UserError("--processes: a schedule of concurrency is kept by one process: leave --processes out")
-        if len(stream.levels) > 1 and client.sessions:
-            raise UserError("--sessions: a schedule of concurrency counts requests, not conversations: leave one out")
         # What every request's body carries besides.
         self.extra: dict[str, Any] = {}
         self._prompts = self._prompts_of()
@@ -102,7 +98,7 @@ class EndpointEngine:
                 self.notes.append("chat: the template's own tokens come on top of each prompt's length")
             # `/v1/completions` adds the tokenizer's own special tokens to a text, a chat template brings its own.
             words = Words(tokenizer, add_special_tokens=client.api != "chat")
-            return TextPrompts(trace, seed, words, blocks=trace.blocks, sessions=client.sessions)
+            return TextPrompts(trace, seed, words, blocks=trace.blocks, sessions=self.spec.sessions)
         size = client.vocabulary
         if size is None:
             try:
@@ -116,7 +112,7 @@ class EndpointEngine:
                     f"prompts are ids below {size:,}, an assumed vocabulary: the tokenizer of {self.spec.model} "
                     "could not be had; give --vocabulary or --tokenizer"
                 )
-        return TokenPrompts(trace, seed, safe_ids(size), blocks=trace.blocks, sessions=client.sessions)
+        return TokenPrompts(trace, seed, safe_ids(size), blocks=trace.blocks, sessions=self.spec.sessions)
 
     def _no_tokenizer(self) -> str:
         name = self.client.tokenizer or self.spec.model
@@ -126,8 +122,11 @@ class EndpointEngine:
         )
 
     def _dataset_prompts(self) -> DatasetPrompts:
-        if self.client.sessions:
-            raise UserError("--prompts dataset sends each pair alone: leave out --sessions")
+        if self.spec.sessions:
+            raise UserError(
+                "--prompts dataset sends each pair alone: a history would have to be rendered by the model's chat "
+                "template, which this version does not do: leave out --sessions, or send --prompts ids or text"
+            )
         return DatasetPrompts(self.stream.trace, dataset_texts(self.spec.workload, self.spec.model))
 
     def provenance(self) -> dict[str, Any]:
@@ -195,24 +194,23 @@ class EndpointEngine:
         """Every request of the stream with its body; a later turn of a session waits for the answer before it."""
         trace, due_ns = self.stream.trace, self.stream.due_ns
         prompts, output = trace.prompt_tokens.tolist(), trace.output_tokens.tolist()
-        sessions = trace.session.tolist() if self.client.sessions and trace.session is not None else None
-        turns = trace.turn.tolist() if sessions is not None and trace.turn is not None else None
-        seen: set[int] = set()
+        sessions = turns = None
+        later: set[int] = set()
+        think_ns = self.stream.think_ns
+        if think_ns is not None and trace.session is not None and trace.turn is not None:
+            sessions, turns = trace.session.tolist(), trace.turn.tolist()
+            later.update(turns_of(trace).after.values())
         for row, prompt in enumerate(self._each_prompt()):
-            session = None if sessions is None else sessions[row]
-            later = session is not None and session in seen
-            if session is not None:
-                seen.add(session)
             yield Planned(
                 id=trace.id_of(row),
                 row=row,
-                due_ns=None if due_ns is None or later else int(due_ns[row]),
+                due_ns=None if due_ns is None or row in later else int(due_ns[row]),
                 body=self._body(prompt, output[row], row, self._hint(row)),
                 prompt_tokens=prompts[row],
                 expected_output_tokens=output[row],
-                session=session,
+                session=None if sessions is None else sessions[row],
                 turn=None if turns is None else turns[row],
-                think_ns=round(self.client.think_s * 1e9),
+                think_ns=think_ns or 0,
             )
 
     def _each_prompt(self) -> Iterator[Any]:

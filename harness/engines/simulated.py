@@ -6,6 +6,8 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from harness import __version__
 from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
 from harness.errors import UserError
@@ -15,12 +17,14 @@ from harness.profiles import Pair, load_pair
 from harness.runspec import RunSpec
 from harness.simulate.batch import BatchLoop, Chunk, EngineLimits
 from harness.simulate.cost import CostModel
+from harness.simulate.prefix_cache import PrefixCache
 from harness.simulate.rows import request_batch, step_batch
 from harness.store import RunWriter
 from policies.catalog import make_policy
 from policies.core import Policy
 from policies.threshold import StepCosts
 from workloads.arrivals import Stream
+from workloads.content import Content
 from workloads.hints import Hints, hints_of
 
 
@@ -38,14 +42,21 @@ class Simulated:
         trace = stream.trace
         self.costs = self.pair.policy_constants(trace.mean_prompt_tokens, trace.mean_output_tokens, spec.token_budget)
         self.hints = hints_of(spec.lengths, trace, spec.seed)
+        self.content: Content | None = None
+        if spec.prefix_caching is not None:
+            self.content = Content(trace, spec.block_size, spec.sessions)
         self.policy = make_policy(*read_policy(spec.policy), spec.slots, self.costs)
 
     @property
     def notes(self) -> list[str]:
         """How the cost of a step is known."""
         notes = [f"simulated: {self.pair.describe(self.spec.cost_model)}", *self.pair.policy_notes]
-        if self.stream.trace.blocks is not None:
-            notes.append("prompts share prefixes (hash_ids); this engine has no prefix cache and computes all of them")
+        trace = self.stream.trace
+        if self.content is not None:
+            share = 100 * self.content.recurring_tokens() / int(trace.prompt_tokens.sum())
+            notes.append(f"prefix cache on: {share:.1f} % of prompt tokens recur in whole blocks, the most it can find")
+        elif trace.blocks is not None:
+            notes.append("prompts share prefixes (hash_ids); without --prefix-caching this engine computes all of them")
         return notes
 
     @property
@@ -76,6 +87,9 @@ class Simulated:
         output_tokens = 0
         trace = self.stream.trace
         outlived = Outlived(self.hints)
+        cache: PrefixCache | None = None
+        if self.content is not None:
+            cache = PrefixCache(self.content, self.limits.kv_blocks - 1, self.limits.block_size)
 
         def sink(chunk: Chunk) -> bool:
             nonlocal output_tokens
@@ -88,12 +102,33 @@ class Simulated:
             progress(Status(chunk.finished, chunk.now_ns / 1e9, output_tokens))
             return not stopped()
 
-        loop = replay(self.stream, self.policy, self.cost, self.limits, sink, self.spec.max_duration_s, self.hints)
-        observed = outlived.observed
+        limit = self.spec.max_duration_s
+        loop = replay(self.stream, self.policy, self.cost, self.limits, sink, limit, self.hints, cache)
+        observed, notes = outlived.observed, list(outlived.notes)
+        if cache is not None:
+            hits = self._hits(cache)
+            observed = observed | {"prefix_cache": hits}
+            notes.append(
+                f"prefix cache: {100 * hits['observed']:.1f} % of prompt tokens found, "
+                f"{hits['evicted_blocks']:,} blocks evicted"
+            )
         if not loop.whole:
-            return Ended("interrupted", "interrupted by the user", tuple(outlived.notes), observed)
-        notes = (*cut_short(self.spec.max_duration_s, loop.sent, len(trace)), *outlived.notes)
-        return Ended(notes=notes, observed=observed | {"planned": {"requests": loop.sent}})
+            return Ended("interrupted", "interrupted by the user", tuple(notes), observed)
+        notes = [*cut_short(limit, loop.sent, len(trace)), *notes]
+        return Ended(notes=tuple(notes), observed=observed | {"planned": {"requests": loop.sent}})
+
+    def _hits(self, cache: PrefixCache) -> dict[str, Any]:
+        """What the cache found when requests were first admitted, beside the share declared."""
+        rows = np.fromiter(cache.found_tokens, np.int64)
+        asked, found = int(self.stream.trace.prompt_tokens[rows].sum()), sum(cache.found_tokens.values())
+        return {
+            # Hits are what the workload's content makes them: without a number there is nothing to hold them against.
+            "declared": self.spec.prefix_caching or None,
+            "observed": found / asked if asked else 0.0,
+            "queries_tokens": asked,
+            "hits_tokens": found,
+            "evicted_blocks": cache.evictions,
+        }
 
 
 def limits_of(spec: RunSpec, pair: Pair) -> EngineLimits:
@@ -119,9 +154,10 @@ def replay(
     sink: Callable[[Chunk], bool],
     max_duration_s: float | None = None,
     hints: Hints | None = None,
+    cache: PrefixCache | None = None,
 ) -> BatchLoop:
     """Runs the batch loop to its end, handing its rows to `sink`; returns the loop as it then is."""
-    loop = BatchLoop(stream, policy, cost, limits, max_duration_s=max_duration_s, hints=hints)
+    loop = BatchLoop(stream, policy, cost, limits, max_duration_s=max_duration_s, hints=hints, cache=cache)
     # The loop makes no cycles; the collector would walk its long lists again and again.
     collecting = gc.isenabled()
     gc.disable()

@@ -136,6 +136,8 @@ def _refuse(spec: RunSpec) -> None:
         "--kv-tokens": spec.kv_tokens is not None,
         "--watermark": spec.watermark != 0,
         "--max-duration": spec.max_duration_s is not None,
+        "--sessions": spec.sessions,
+        "--prefix-caching": spec.prefix_caching is not None,
     }
     for option, given in asked.items():
         if given:

@@ -119,7 +119,7 @@ def _steady(evidence: Evidence) -> float | str:
         return "in an open loop the arrivals decide how many are in flight"
     if evidence.spec.arrival.startswith("closed-phases:"):
         return "the number in flight changes by plan"
-    if evidence.spec.client.get("sessions"):
+    if evidence.spec.sessions:
         return "a conversation that thinks has nothing in flight"
     start, end = span(evidence.measured.requests)
     window = evidence.measured.window
@@ -157,14 +157,18 @@ def _prefix_cache(evidence: Evidence) -> float | str:
     cache = evidence.manifest.get("prefix_cache")
     if not cache:
         return "no prefix cache was declared"
+    if cache["declared"] is None:
+        return "no share of hits was declared"
     return 100 * abs(float(cache["observed"]) - float(cache["declared"]))
 
 
 def _realised_trace(evidence: Evidence) -> float | str:
     rows = np.unique(evidence.measured.requests.row)
     planned = int(evidence.manifest.get("planned", {}).get("requests", evidence.spec.requests))
-    within = np.count_nonzero((rows >= 0) & (rows < planned))
-    return float(planned - within + len(rows) - within)
+    # What was sent of conversations by the time that sending ended is no beginning of the trace.
+    end = evidence.spec.requests if evidence.spec.sessions else planned
+    within = np.count_nonzero((rows >= 0) & (rows < end))
+    return float(abs(planned - within) + len(rows) - within)
 
 
 def _token_times(evidence: Evidence) -> float | str:

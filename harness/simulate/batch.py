@@ -21,7 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from harness.simulate.conversations import NEVER, Conversations
 from harness.simulate.cost import CostModel
+from harness.simulate.prefix_cache import PrefixCache
 from policies.core import UNLIMITED, Partial, Phase, Policy, PolicyState, StepPlan, Waiting
 from workloads.arrivals import Stream
 from workloads.hints import Hints
@@ -50,7 +52,6 @@ STEP_FIELDS = (
 )
 # An enum's members cost a look-up each time.
 MIXED, PREFILL, DECODE = Phase
-NEVER = (1 << 63) - 1  # ns: schedules reach 9e18
 # Below this many steps the numpy calls of a leap cost more than taking the steps.
 SHORTEST_LEAP = 8
 
@@ -77,6 +78,9 @@ class Chunk:
     states: list[PolicyState]  # all so far; a step's `state` is an index, -1 where the policy has none
     now_ns: int
     finished: int
+    found: list[int | None] | None = (
+        None  # prompt tokens of each request row that the prefix cache had, where there is one
+    )
 
 
 class BatchLoop:
@@ -91,6 +95,7 @@ class BatchLoop:
         leap: bool = True,
         max_duration_s: float | None = None,
         hints: Hints | None = None,
+        cache: PrefixCache | None = None,
     ) -> None:
         self.slots = limits.slots
         self.token_budget = limits.token_budget
@@ -102,7 +107,9 @@ class BatchLoop:
         self._longest = min(limits.max_model_len, self.total_blocks * limits.block_size)
         self._policy = policy
         self._cost = cost
-        self._leap = leap
+        self._cache = cache
+        # Which blocks are taken, and when, decides what the cache still holds: every step is taken.
+        self._leap = leap and cache is None
         self._prompt: list[int] = stream.trace.prompt_tokens.tolist()
         self._output: list[int] = stream.trace.output_tokens.tolist()
         n = len(self._prompt)
@@ -112,8 +119,9 @@ class BatchLoop:
         self._concurrency = 0
         self._levels = deque(stream.levels)  # of a closed loop: phases to come, by first row
         self._drain = stream.drain
-        self._next = 0  # the next request of the stream to arrive
+        self._next = 0  # requests of the stream that have arrived
         self._last_send = NEVER if max_duration_s is None else round(max_duration_s * 1e9)
+        self._talks = None if stream.think_ns is None else Conversations(stream, self._last_send)
         self._first: list[int] = [-1] * n
         self._birth: list[int] = [0] * n  # clock at which a decoding request would have had no token yet
         self._queue: deque[int] = deque()  # all that wait, where the policy has no order
@@ -152,7 +160,7 @@ class BatchLoop:
     @property
     def sent(self) -> int:
         """Requests of the stream that have arrived."""
-        return self._next
+        return self._next if self._talks is None else self._talks.sent
 
     # What a policy may read besides the counts.
 
@@ -198,10 +206,10 @@ class BatchLoop:
             if self._arrive():
                 changed = True
             if not self._running and not self._line:
-                # A closed loop that sends nothing with nothing in flight has come to its last time to send.
-                if self._next == self._n or self._closed or self._due[self._next] > self._last_send:
+                due = self._next_due()
+                if due == NEVER:
                     break
-                self._now = max(self._now, self._due[self._next])
+                self._now = max(self._now, due)
                 continue
             # An order may let someone start as time goes by: it is asked before each step in which anyone waits.
             if changed or (self._order is not None and self._line):
@@ -230,10 +238,21 @@ class BatchLoop:
         steps = np.array(self._steps, dtype=np.int64).reshape(-1, len(STEP_FIELDS))
         gaps, self._gaps = self._gaps, {}
         del self._rows[:], self._steps[:]
-        return Chunk(rows, steps, gaps, self._states, self._now, self.finished)
+        found = None if self._cache is None else list(map(self._cache.found_tokens.get, rows[:, 0].tolist()))
+        return Chunk(rows, steps, gaps, self._states, self._now, self.finished, found)
+
+    def _next_due(self) -> int:
+        """When the clock brings the next request, ns; NEVER where only the end of another does, or none comes."""
+        if self._talks is not None:
+            return self._talks.next_due()
+        if self._closed or self._next == self._n or self._due[self._next] > self._last_send:
+            return NEVER
+        return self._due[self._next]
 
     def _arrive(self) -> bool:
         """Queues what is due by now; says whether anything came."""
+        if self._talks is not None:
+            return self._arrive_in_turn(self._talks)
         came = False
         while self._next < self._n:
             request = self._next
@@ -249,9 +268,7 @@ class BatchLoop:
                 break
             self._next += 1
             if self._prompt[request] + self._output[request] > self._longest:
-                due = self._due[request]
-                self._rows.extend((request, due, due, -1, -1, due, 0, 0, FINISH_TOO_LONG))
-                self.finished += 1
+                self._reject(request)
                 continue
             if self._order is None:
                 self._queue.append(request)
@@ -261,12 +278,35 @@ class BatchLoop:
         self.waiting = len(self._line)
         return came
 
+    def _arrive_in_turn(self, talks: Conversations) -> bool:
+        """The same where requests are the turns of conversations."""
+        came = False
+        while (turn := talks.take(self._now)) is not None:
+            request, self._due[turn[0]] = turn
+            if self._prompt[request] + self._output[request] > self._longest:
+                self._reject(request)
+                talks.ended(request, turn[1])
+                continue
+            if self._order is None:
+                self._queue.append(request)
+            else:
+                self._order.push(self._as_waiting(request))
+            came = True
+        self.waiting = len(self._line)
+        return came
+
+    def _reject(self, request: int) -> None:
+        """Ends a request that can never fit."""
+        due = self._due[request]
+        self._rows.extend((request, due, due, -1, -1, due, 0, 0, FINISH_TOO_LONG))
+        self.finished += 1
+
     def _step(self, plan: StepPlan) -> bool:
         """Takes one step; says whether anything but growth happened."""
         phase = plan.phase
         block_size = self.block_size
         running = self._running
-        queue, line, order = self._queue, self._line, self._order
+        queue, line, order, cache = self._queue, self._line, self._order, self._cache
         decodes = preempted = prefill_tokens = 0
         prefill_work = 0.0
         entered: list[int] = []
@@ -297,9 +337,15 @@ class BatchLoop:
                     if self._resumed:
                         tokens += self._resumed.get(request, 0)
                     blocks = -(-tokens // block_size)
+                    taken = blocks
+                    had = 0
+                    if cache is not None:
+                        found = cache.find(request, tokens)
+                        had = len(found) * block_size
+                        taken -= cache.held_by_others(found)
                     # The whole prompt must fit at admission (vLLM's scheduler_reserve_full_isl), even where
                     # only a chunk of it is computed now.
-                    if blocks + (self.watermark_blocks if running else 0) > self.free_blocks:
+                    if taken + (self.watermark_blocks if running else 0) > self.free_blocks:
                         break
                     if order is None:
                         queue.popleft()
@@ -309,16 +355,20 @@ class BatchLoop:
                     room -= 1
                     if request not in self._preempted_of:
                         self._policy.on_admit(tokens)
+                    tokens -= had
                     if tokens <= budget:
                         entered.append(request)
                     else:
                         tokens = budget
-                        blocks = -(-tokens // block_size)
-                        self._partial, self._partial_done = request, tokens
-                    self.free_blocks -= blocks
+                        blocks = -(-(had + tokens) // block_size)
+                        self._partial, self._partial_done = request, had + tokens
+                    if cache is None:
+                        self.free_blocks -= blocks
+                    else:
+                        self.free_blocks = cache.admit(request, found, blocks, had + tokens)
                     budget -= tokens
                     prefill_tokens += tokens
-                    prefill_work += tokens * tokens / 2
+                    prefill_work += tokens * (had + tokens / 2)
             if phase is PREFILL and not prefill_tokens:
                 # A prefill that looked possible came to nothing: decode in the same step, as the vLLM plugin does.
                 preempted += self._grow()
@@ -428,6 +478,7 @@ class BatchLoop:
         clock, block_size = self._clock, self.block_size
         births, shifts, needs_at, running = self._births, self._shifts, self._needs_at, self._running
         births_sum = shifts_sum = blocks = 0
+        cache = self._cache
         for request in stopped:
             birth = self._birth[request]
             shift = birth - self._prompt[request]
@@ -438,7 +489,10 @@ class BatchLoop:
             del needs_at[(shift + 2) % block_size][request]
             del running[request]
             # Its prompt and all its tokens but the newest, which no step has computed yet.
-            blocks += -((shift + 1 - clock) // block_size)
+            if cache is None:
+                blocks += -((shift + 1 - clock) // block_size)
+            else:
+                self.free_blocks = cache.release(request, clock - 1 - shift)
         self._births_sum -= births_sum
         self._shifts_sum -= shifts_sum
         self.free_blocks += blocks
@@ -461,6 +515,9 @@ class BatchLoop:
             rows.extend((request, due, due, self._first[request], now, now, output, preemptions, FINISH_LENGTH))
             on_finish(output)
         self.finished += len(done)
+        if self._talks is not None:
+            for request in done:
+                self._talks.ended(request, now)
 
     def _grow(self) -> int:
         """Gives each decoding request the block that its next token may need; returns how many were preempted."""
@@ -468,7 +525,11 @@ class BatchLoop:
             return 0
         needing = self._needs_at[(self._clock + 1) % self.block_size]
         if len(needing) <= self.free_blocks:
-            self.free_blocks -= len(needing)
+            if self._cache is None:
+                self.free_blocks -= len(needing)
+            else:
+                for request in needing:
+                    self.free_blocks = self._cache.extend(request, 1)
             return 0
         before = len(self._running)
         for request in list(needing):
@@ -480,7 +541,7 @@ class BatchLoop:
                 if victim == request:
                     break
             else:
-                self.free_blocks -= 1
+                self.free_blocks = self.free_blocks - 1 if self._cache is None else self._cache.extend(request, 1)
         return before - len(self._running)
 
     def _go_on_with_chunk(self, budget: int, entered: list[int]) -> tuple[int, float, int]:
@@ -492,7 +553,11 @@ class BatchLoop:
         if blocks > self.free_blocks:
             self._preempt(request)
             return 0, 0.0, 1
-        self.free_blocks -= blocks
+        if self._cache is None:
+            self.free_blocks -= blocks
+        else:
+            self._cache.extend(request, blocks)
+            self.free_blocks = self._cache.compute(request, done + chunk)
         if done + chunk == tokens:
             self._partial = -1
             entered.append(request)
@@ -503,7 +568,10 @@ class BatchLoop:
     def _preempt(self, request: int) -> None:
         """Takes slot and blocks from a request and puts it at the queue's front, nothing computed, output kept."""
         if request == self._partial:
-            self.free_blocks += -(-self._partial_done // self.block_size)
+            if self._cache is None:
+                self.free_blocks += -(-self._partial_done // self.block_size)
+            else:
+                self.free_blocks = self._cache.release(request, self._partial_done)
             self._partial = -1
             del self._running[request]
         else:
@@ -567,8 +635,7 @@ class BatchLoop:
         seconds = self._cost.decode_seconds(n, n * clock - self._shifts_sum, clock - self._shifts[0], steps)
         durations = np.rint(seconds * 1e9).astype(np.int64)
         ends = self._now + durations.cumsum()
-        due = self._due[self._next] if not self._closed and self._next < self._n else NEVER
-        steps = min(steps, int(np.searchsorted(ends, due, side="left")) + 1)
+        steps = min(steps, int(np.searchsorted(ends, self._next_due(), side="left")) + 1)
         ends, durations, ahead, blocks = ends[:steps], durations[:steps], ahead[:steps], blocks[:steps]
         rows = np.zeros((steps, len(STEP_FIELDS)), dtype=np.int64)
         births, shifts = self._births, self._shifts

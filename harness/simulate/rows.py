@@ -33,6 +33,7 @@ def request_batch(chunk: Chunk, trace: Trace, limits: EngineLimits) -> pa.Record
         "done_s": column["done"] / 1e9,
         "output_tokens": column["output_tokens"],
         "preemptions": column["preemptions"],
+        "cached_tokens": chunk.found,
         "token_gaps_s": _gaps(chunk, rows),
         "finish": to_names(column["finish"], FINISHES),
         "error": _errors(rows, too_long, trace, limits),

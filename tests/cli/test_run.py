@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -241,3 +243,49 @@ def test_standard_output_that_is_full_is_no_traceback(tmp_path: Path) -> None:
         done = subprocess.run([BENCH, "policies"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+TALK = ("run", "--gpu", "h200", "--policy", "v1", "--workload", "wildchat:history=true", "--requests", "300")
+
+
+def test_conversations_wait_for_their_answers(bench: Bench, tmp_path: Path) -> None:
+    for arrival in (("--rate", "20"), ("--concurrency", "8")):
+        result = bench(*TALK, *arrival, "--sessions", "--think-time", "2", "--json")
+        assert result.code == 0, result.err
+        rows = pq.read_table(tmp_path / result.json["runs"][0]["dir"] / "requests.parquet").to_pylist()
+        rows.sort(key=lambda row: (row["session"], row["turn"]))
+        pairs = [(a, b) for a, b in pairwise(rows) if a["session"] == b["session"]]
+        assert len(pairs) > 200
+        assert all(b["due_s"] == pytest.approx(a["done_s"] + 2, abs=1e-8) for a, b in pairs)
+        assert all(row["cached_tokens"] is None for row in rows)
+
+
+def test_a_prefix_cache_finds_what_turns_share_and_is_held_to_what_was_declared(bench: Bench, tmp_path: Path) -> None:
+    talk = (*TALK, "--rate", "20", "--sessions", "--json")
+    plain, cached = bench(*talk).json["runs"][0], bench(*talk, "--prefix-caching").json["runs"][0]
+    assert cached["metrics"]["ttft_s"]["mean"] < plain["metrics"]["ttft_s"]["mean"]
+    rows = pq.read_table(tmp_path / cached["dir"] / "requests.parquet").to_pylist()
+    share = sum(row["cached_tokens"] for row in rows) / sum(row["prompt_tokens"] for row in rows)
+    told = json.loads((tmp_path / cached["dir"] / "run.json").read_text())["prefix_cache"]
+    assert told["observed"] == pytest.approx(share)
+    assert told["declared"] is None
+    assert share > 0.5
+    assert any("prefix cache: " in note for note in cached["notes"])
+    for declared, level in ((share, "VALID"), (share - 0.2, "INVALID")):
+        run = bench(*talk, f"--prefix-caching={declared:.3f}").json["runs"][0]
+        assert (run["verdict"]["level"], "prefix-cache" in str(run["verdict"])) == (level, level == "INVALID")
+
+
+def test_sessions_and_prefixes_that_cannot_be_had_are_refused(bench: Bench) -> None:
+    for options, said in (
+        (("--workload", "wildchat", "--sessions", "--prefix-caching"), "history=true"),
+        (("--workload", "synthetic:mu_l=9", "--sessions"), "this trace has none"),
+        (("--workload", "sharegpt", "--think-time", "1"), "--sessions"),
+        (("--workload", "sharegpt", "--prefix-caching=2"), "--prefix-caching"),
+        (("--workload", "sharegpt", "--url", "http://127.0.0.1:9", "--prefix-caching"), "has its own setting"),
+        (("--workload", "sharegpt", "--engine", "tokenstep", "--sessions"), "--sessions"),
+    ):
+        result = bench("run", "--gpu", "h200", "--policy", "fcfs", "--requests", "50", *options)
+        assert result.code == 2, result
+        assert said in result.err
+        assert len(result.err.strip().splitlines()) <= 2, result.err

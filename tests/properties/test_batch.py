@@ -20,14 +20,19 @@ from hypothesis import strategies as st
 from harness.simulate.batch import REQUEST_FIELDS, STEP_FIELDS, BatchLoop, Chunk, EngineLimits
 from harness.simulate.cost import CostModel
 from harness.simulate.linear import Linear
+from harness.simulate.prefix_cache import PrefixCache
 from harness.simulate.roofline import Roofline
 from policies.catalog import make_policy
 from policies.core import DECODE, UNLIMITED, Order, Phase, Policy, PolicyState, StepPlan, View
 from policies.mixed import Mixed
 from policies.orders import Ranked
 from policies.threshold import StepCosts, crossover
+from tests.contents import tokens_of
 from tests.oracle import LENGTH, TOO_LONG, Oracle, StepRow
 from workloads.arrivals import Arrival, Closed, ClosedPhases, Poisson, Stream
+from workloads.blocks import Blocks
+from workloads.content import Content
+from workloads.filters import with_history
 from workloads.hints import Hints, hints_of
 from workloads.trace import Trace
 
@@ -212,6 +217,9 @@ class Case:
     phases: tuple[tuple[int, ...], tuple[int, ...], bool] | None = None
     max_duration_s: float | None = None
     lengths: str = "none"
+    talks: tuple[tuple[int, ...], tuple[int, ...], int] | None = None  # session and turn of each, time to think
+    cached: bool = False
+    shared: Blocks | None = None
 
     @cached_property
     def hints(self) -> Hints | None:
@@ -219,13 +227,17 @@ class Case:
 
     @cached_property
     def stream(self) -> Stream:
-        trace = Trace("random", np.array(self.prompts, np.int64), np.array(self.outputs, np.int64))
+        trace = Trace("random", np.array(self.prompts, np.int64), np.array(self.outputs, np.int64), blocks=self.shared)
+        think_ns = None
+        if self.talks is not None:
+            session, turn, think_ns = self.talks
+            trace = dataclasses.replace(trace, session=np.array(session, np.int64), turn=np.array(turn, np.int64))
         if self.due_ns is None and self.phases:
             return Stream(trace, ClosedPhases(*self.phases), None)
         if self.due_ns is None:
-            return Stream(trace, Closed(self.concurrency), None)
+            return Stream(trace, Closed(self.concurrency), None, think_ns)
         arrival: Arrival = Poisson(1.0)
-        return Stream(trace, arrival, np.array(self.due_ns, np.int64))
+        return Stream(trace, arrival, np.array(self.due_ns, np.int64), think_ns)
 
     def new_policy(self) -> Watching:
         if self.policy == "in arrival order":
@@ -240,7 +252,16 @@ class Case:
         return self.prompts[row] + self.outputs[row] <= min(cache, self.limits.max_model_len)
 
     def oracle(self) -> Oracle:
-        return Oracle(self.stream, self.new_policy(), self.model, self.limits, self.max_duration_s, self.hints).run()
+        contents = tokens_of(self.stream.trace, self.talks is not None) if self.cached else None
+        policy, limit = self.new_policy(), self.max_duration_s
+        return Oracle(self.stream, policy, self.model, self.limits, limit, self.hints, contents).run()
+
+    def cache(self) -> PrefixCache | None:
+        if not self.cached:
+            return None
+        limits = self.limits
+        content = Content(self.stream.trace, limits.block_size, self.talks is not None)
+        return PrefixCache(content, limits.kv_blocks - 1, limits.block_size)
 
 
 def policy_of(
@@ -365,6 +386,52 @@ def phased_cases(draw: st.DrawFn) -> Case:
     return dataclasses.replace(case, due_ns=None, phases=phases_of(Drawn(draw), len(case.prompts)))
 
 
+@st.composite
+def talking_cases(draw: st.DrawFn) -> Case:
+    """Requests that are the turns of conversations, in any order and some turns twice, and perhaps an early end."""
+    case, drawn = draw(cases()), Drawn(draw)
+    n = len(case.prompts)
+    few_sessions = drawn.integer(1, n)
+    session = tuple(drawn.integer(1, few_sessions) for _ in range(n))
+    turn = tuple(drawn.choice((row, row, n - row, drawn.integer(0, 3))) for row in range(n))
+    think = drawn.choice((0, 0, 1, 10**6, 10**9))
+    seconds = drawn.choice((None, None, 0.01, 0.3))
+    return dataclasses.replace(case, talks=(session, turn, think), max_duration_s=seconds)
+
+
+def cached_case(draw: Draw) -> Case:
+    """Requests that share prefixes: conversations, blocks that a trace names, or only with themselves."""
+    case = case_of(draw, 2, 40, draw.choice((KINDS, KINDS, ORDERED)))
+    n, limits = len(case.prompts), case.limits
+    prompts = tuple(min(one, 120) for one in case.prompts)
+    outputs = tuple(min(one, 40) for one in case.outputs)
+    case = dataclasses.replace(case, prompts=prompts, outputs=outputs, cached=True)
+    kind = draw.choice(("conversations", "conversations", "blocks", "blocks", "alone"))
+    if kind == "conversations":
+        session = tuple(draw.integer(1, max(1, n // 3)) for _ in range(n))
+        turn = tuple(draw.choice((row, row, row, draw.integer(0, 3))) for row in range(n))
+        think = draw.choice((0, 1, 10**6, 3 * 10**7))
+        case = dataclasses.replace(case, talks=(session, turn, think))
+        case = dataclasses.replace(case, prompts=tuple(with_history(case.stream.trace).prompt_tokens.tolist()))
+    elif kind == "blocks":
+        size = draw.choice((1, 4, 16, 24, 64))
+        known = draw.integer(1, 4)
+        ids = [
+            [draw.integer(1, known) + 10 * place for place in range(draw.integer(0, -(-one // size)))]
+            for one in prompts
+        ]
+        case = dataclasses.replace(case, shared=Blocks(ids, size))
+    totals = sorted(p + o for p, o in zip(case.prompts, case.outputs, strict=True))
+    asked = draw.choice((totals[-1], totals[-1] * 2, sum(totals[-limits.slots :]) // 2, sum(totals), totals[n // 2]))
+    blocks = -(-asked // limits.block_size) + 1 + draw.choice((0, 1, 5))
+    return dataclasses.replace(case, limits=dataclasses.replace(limits, kv_blocks=blocks, max_model_len=40960))
+
+
+@st.composite
+def cached_cases(draw: st.DrawFn) -> Case:
+    return cached_case(Drawn(draw))
+
+
 @dataclass(frozen=True, slots=True)
 class Played:
     """A run of the batch loop, its chunks put together."""
@@ -387,7 +454,8 @@ class Played:
 def play(case: Case, leap: bool = True, every: int | None = None) -> Played:
     policy = case.new_policy()
     limit = case.max_duration_s
-    loop = BatchLoop(case.stream, policy, case.model, case.limits, leap=leap, max_duration_s=limit, hints=case.hints)
+    cache = case.cache()
+    loop = BatchLoop(case.stream, policy, case.model, case.limits, leap, limit, case.hints, cache)
     chunks: list[Chunk] = []
 
     def sink(chunk: Chunk) -> bool:
@@ -395,9 +463,16 @@ def play(case: Case, leap: bool = True, every: int | None = None) -> Played:
         # Asked only between steps, so it must hold there: with every=1, at each of them.
         assert 0 <= loop.free_blocks <= loop.total_blocks
         assert loop.decoding + loop.prefilling <= case.limits.slots
+        if cache is not None:
+            assert loop.free_blocks == cache.free
+            if len(chunks) % 16 == 1:
+                check_blocks(cache, loop.total_blocks)
         return True
 
     assert loop.run(sink, case.every if every is None else every)
+    if cache is not None:
+        check_blocks(cache, loop.total_blocks)
+        assert cache.free == loop.total_blocks, "a block is held by nobody who runs"
     gaps: dict[int, list[int]] = {}
     for chunk in chunks:
         assert not gaps.keys() & chunk.gaps.keys()
@@ -411,6 +486,18 @@ def play(case: Case, leap: bool = True, every: int | None = None) -> Played:
         policy,
         chunks,
     )
+
+
+def check_blocks(cache: PrefixCache, total: int) -> None:
+    """Every block is free or held, as often as it says, and found by its key, once."""
+    users = Counter(block for held in cache._held.values() for block in held)
+    assert [users[block] for block in range(total + 1)] == cache._users
+    assert users.keys() | cache._free.keys() == set(range(1, total + 1))
+    assert not users.keys() & cache._free.keys()
+    assert all(len(held) == len(set(held)) for held in cache._held.values())
+    named = {block: key for block, key in enumerate(cache._key) if key >= 0}
+    assert {block: key for key, blocks in cache._blocks.items() for block in blocks} == named
+    assert sum(map(len, cache._blocks.values())) == len(named)
 
 
 def oracle_requests(oracle: Oracle) -> list[tuple[int, ...]]:
@@ -569,6 +656,66 @@ def test_a_schedule_of_concurrency_equals_the_oracle(case: Case) -> None:
     played = play(case)
     check_equal(case, case.oracle(), played)
     check_same(played, play(case, leap=False, every=1))
+
+
+@few
+@given(talking_cases())
+def test_conversations_equal_the_oracle(case: Case) -> None:
+    played = play(case)
+    check_equal(case, case.oracle(), played)
+    check_same(played, play(case, leap=False, every=1))
+
+
+def check_found(oracle: Oracle, played: Played) -> None:
+    """The prefix cache of the loop found what the oracle found, and made as much room."""
+    found = [one for chunk in played.chunks for one in chunk.found or ()]
+    assert found == [request.found if request.seen else None for request in oracle.ended]
+    cache = played.loop._cache
+    assert cache is not None
+    assert cache.evictions == oracle.counts.evictions
+
+
+@few
+@given(cached_cases())
+def test_a_prefix_cache_equals_the_oracle(case: Case) -> None:
+    oracle, played = case.oracle(), play(case, every=1)
+    check_equal(case, oracle, played)
+    check_found(oracle, played)
+
+
+def test_prefix_caches_equal_the_oracle_where_all_of_their_rules_are_met() -> None:
+    met: Counter[str] = Counter()
+    for seed in range(120):
+        case = cached_case(Seeded(seed))
+        oracle, played = case.oracle(), play(case)
+        check_equal(case, oracle, played)
+        check_found(oracle, played)
+        counts = oracle.counts
+        for rule in ("hits", "own_hits", "whole_hits", "evictions", "duplicates", "preemptions", "chunked"):
+            met[rule] += getattr(counts, rule)
+    assert min(met.values()) > 40, met
+
+
+@few
+@given(cached_cases())
+def test_a_boundless_cache_finds_all_that_recurs(case: Case) -> None:
+    tokens = sum(case.prompts) + sum(case.outputs)
+    limits = dataclasses.replace(case.limits, kv_blocks=2 + tokens // case.limits.block_size + 2 * len(case.prompts))
+    case = dataclasses.replace(case, policy="v1", options=(), lengths="none", limits=limits)
+    played = play(case)
+    found = [one for chunk in played.chunks for one in chunk.found or ()]
+    content = Content(case.stream.trace, limits.block_size, case.talks is not None)
+    assert sum(one or 0 for one in found) == content.recurring_tokens()
+
+
+@few
+@given(cached_cases())
+def test_a_cache_that_nobody_shares_changes_nothing(case: Case) -> None:
+    case = dataclasses.replace(case, talks=None, shared=None)
+    with_cache, without = play(case), play(dataclasses.replace(case, cached=False), leap=False)
+    if not without.loop.preemptions:
+        assert with_cache.steps.tolist() == without.steps.tolist()
+        assert with_cache.requests.tolist() == without.requests.tolist()
 
 
 @few

@@ -94,6 +94,23 @@ def test_prefix_cache() -> None:
         assert level(found, "prefix_cache") == expected
 
 
+def test_hits_that_nobody_declared_are_held_against_nothing() -> None:
+    found = verdict(requests(5), prefix_cache={"declared": None, "observed": 0.4})
+    assert level(found, "prefix_cache") == "not applicable"
+
+
+def test_conversations_cut_short_need_not_be_the_first_rows() -> None:
+    rows = [request(row, at=row * 0.1) for row in (0, 3, 4)]
+    talking = dataclasses.replace(REAL_OPEN, sessions=True)
+    kept = {"planned": {"requests": 3}}
+    spec = dataclasses.replace(talking, requests=6)
+    requests_table = table_of(REQUESTS, rows)
+    for one, expected in ((spec, "VALID"), (dataclasses.replace(spec, sessions=False), "INVALID")):
+        measured = measure(requests_table, None, one, is_closed_loop(one))
+        found = judge(Evidence(one, kept, requests_table, None, measured, None), "complete", None)
+        assert level(found, "realised_trace") == expected
+
+
 def test_rows_that_are_missing_or_were_never_planned() -> None:
     assert level(verdict(requests(5), planned=6), "realised_trace") == "INVALID"
     assert level(verdict([*requests(5), request(9)], planned=5), "realised_trace") == "INVALID"
