@@ -162,10 +162,11 @@ def read_table(directory: Path, name: str, columns: Collection[str] | None = Non
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise _damaged(path, "not a regular file")
-        with pq.ParquetFile(path) as file:
-            if why := _other_columns(file.schema_arrow, schema):
+        # Opened here: given a path, Arrow takes what stands before a colon for a scheme (`--out noisy:1`).
+        with pa.OSFile(str(path)) as source:
+            if why := _other_columns(pq.read_schema(source), schema):
                 raise _damaged(path, why)
-        table = pq.read_table(path, schema=schema, columns=wanted)
+            table = pq.read_table(source, schema=schema, columns=wanted)
         table.validate(full=True)
         why = next((why for column in table.column_names if (why := _fault(column, table.column(column)))), None)
     except FileNotFoundError:
