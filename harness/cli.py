@@ -306,9 +306,9 @@ def show(dirs: tuple[Path, ...], require_verdict: str | None, alpha: float | Non
 @click.option("--gpu-hour", metavar="P", help="Price of an hour of all GPUs that serve the run.")
 @click.option("--prices", type=click.Choice(["profile"]), help="Prices that are not given: from the profiles.")
 @click.option("--currency", metavar="CUR", help="What the prices are in.  [default: the profile's, or USD]")
-@click.option("--rho0", type=FiniteRange(0), default=0.002, help="Token-step: ρ0, per token produced.")
-@click.option("--tau", type=FiniteRange(0), default=1e-6, help="Token-step: τ, per token held or charged a step.")
-@click.option("--c", "c", type=FiniteRange(0), default=5e-4, help="Token-step: c, per step with work.")
+@click.option("--rho0", type=FiniteRange(0, 1e9), default=0.002, help="Token-step: ρ0, per token produced.")
+@click.option("--tau", type=FiniteRange(0, 1e9), default=1e-6, help="Token-step: τ, per token held or charged a step.")
+@click.option("--c", "c", type=FiniteRange(0, 1e9), default=5e-4, help="Token-step: c, per step with work.")
 @click.option("--footprint", type=click.Choice(["decode", "kv"]), default="decode", help="Token-step: what r counts.")
 @click.option("--baseline", metavar="POLICY", default="ljf", help="What break-even is held against.")
 @ALPHA

@@ -142,7 +142,7 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
     """
     gpus, policies, models = _names(asked)
     workloads = _once([canonical_workload(*options.split(text)) for text in asked.workloads])
-    if asked.template.token_budget < asked.template.slots:
+    if asked.template.engine != "tokenstep" and asked.template.token_budget < asked.template.slots:
         raise UserError(
             f"--token-budget {asked.template.token_budget} is below --slots {asked.template.slots}: "
             "every running request needs a token a step (vLLM refuses it too); raise the budget or lower the slots"

@@ -206,11 +206,15 @@ def read_table(directory: Path, name: str, columns: Collection[str] | None = Non
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise _damaged(path, "not a regular file")
-        with pq.ParquetFile(path) as file:
+        # Opened here: given a path, Arrow takes what stands before a colon for a scheme (`--out noisy:1`).
+        with pa.OSFile(str(path)) as source, pq.ParquetFile(source) as file:
             if why := _other_columns(file.schema_arrow, schema):
                 raise _damaged(path, why)
-            table = file.read(columns=wanted)
-        known = schema if wanted is None else pa.schema([schema.field(name) for name in wanted])
+            known = schema if wanted is None else pa.schema([schema.field(name) for name in wanted])
+            table = file.read(columns=[name for name in known.names if name in file.schema_arrow.names])
+        for place, field in enumerate(known):
+            if field.name not in table.column_names:
+                table = table.add_column(place, field, pa.nulls(len(table), field.type))
         table = table.select(known.names).cast(known)
         table.validate(full=True)
         why = next((why for column in table.column_names if (why := _fault(column, table.column(column)))), None)

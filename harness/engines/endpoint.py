@@ -252,7 +252,8 @@ class EndpointEngine:
         ]
         outcome = drive(planned, self.endpoint, self._settings(count), rows.append, stopped=stopped)
         table = pa.Table.from_batches(rows, schema=REQUESTS)
-        pq.write_table(table, writer.partial / "warmup.parquet")
+        with (writer.partial / "warmup.parquet").open("wb") as file:
+            pq.write_table(table, file)
         if outcome.recorded and not outcome.completed and not stopped():
             first = next(error for error in table.column("error").to_pylist() if error)
             hint = "--warmup 0 leaves it out"
