@@ -65,9 +65,11 @@ def jobs() -> Iterator[Job]:
     ):
         for workload in ("wildchat",) if gpu in ("h200", "rtxpro6000") else ("sharegpt", "wildchat"):
             yield Job(f"--gpu {gpu} --workload {workload} {closed(chat, waves)}", policies)
-        yield Job(f"--gpu {gpu} --workload lmsys {closed(256, 5)}", policies)
+        yield Job(f"--gpu {gpu} --workload lmsys {closed(256, 4)}", policies)
         yield Job(f"--gpu {gpu} --workload longbench {closed(long_prompts, 4)}", policies)
-        yield Job(f"--gpu {gpu} --workload numinamath {closed(long_answers, 2.5)}", THREE)
+        yield Job(
+            f"--gpu {gpu} --workload numinamath {closed(long_answers, 2.5)}", "v1,ebplus" if gpu == "l40s" else THREE
+        )
     # Light load on the lengths of the paper's Table 4 (512 tokens and the chat template's 8): where EB waits.
     table4 = "--workload synthetic:mu_l=520,mu_o=256,jitter=0.25 --slots 2048 --token-budget 18432"
     for gpu in ("h200", "rtxpro6000"):
@@ -76,11 +78,11 @@ def jobs() -> Iterator[Job]:
     slo = "--slo ttft_s=1,tpot_s=0.05"
     yield Job(f"--gpu h200 --workload sharegpt --rate 30 --requests 600 {slo}", FOUR)
     # The published drifts, their phases shortened in proportion; the second is long, so once.
-    yield Job("--gpu h200 --workload drift:distribution --slots 512 --concurrency 640 --requests 3600", THREE)
+    yield Job("--gpu h200 --workload drift:distribution --slots 512 --concurrency 640 --requests 2400", THREE)
     drift = "--gpu h200 --workload drift:concurrency-paper --slots 2048 --token-budget 18432 --requests 7800"
     yield Job(drift, THREE, 1)
     # Resource-fair orders: they go by output lengths, known exactly or as a predictor would know them.
-    fair = f"--gpu h200 --workload lmsys --alpha 100 {closed(128, 5)}"
+    fair = f"--gpu h200 --workload lmsys --alpha 100 {closed(128, 6.5)}"
     isjl = ",".join(f"isjl:alpha={alpha}" for alpha in (50, 100, 150, 400))
     yield Job(f"{fair} --lengths oracle", f"v1,sjf,ljf,{isjl}")
     yield Job(f"{fair} --lengths noisy:sigma=0.3", "isjl:alpha=100")
