@@ -55,7 +55,7 @@ def _one_line(text: str) -> str:
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
-def _where(run: Run) -> str:
+def where(run: Run) -> str:
     """The end of a run's path, which tells it from others."""
     text = _one_line(str(run.path))
     return text if len(text) <= 90 else f"…{text[-89:]}"
@@ -125,7 +125,7 @@ def _check_arm(arm: Sequence[Run]) -> None:
         other = differences(first, run).keys() - _REPEAT
         if other:
             raise UserError(
-                f"{_where(run)}: differs in {some(sorted(other), 3)} from {_where(first)}: not a repeat of it, "
+                f"{where(run)}: differs in {some(sorted(other), 3)} from {where(first)}: not a repeat of it, "
                 "so not one arm with it"
             )
     seeds = sorted(run.spec.seed for run in arm)

@@ -108,7 +108,7 @@ class Reading:
     def __init__(self, most: int = 0) -> None:
         self._most = most
         self._tables: dict[Path, Any] = {}
-        self._measured: dict[tuple[Path, float | None], Measured] = {}
+        self._measured: dict[tuple[Path, float | None], tuple[Measured, dict[str, Estimate | None]]] = {}
 
     def requests(self, run: Run) -> Any:
         """The run's request table."""
@@ -116,10 +116,19 @@ class Reading:
 
     def measured(self, run: Run, alpha: float | None) -> Measured:
         """The run measured, its gaps held against α."""
+        return self._estimated(run, alpha)[0]
 
-        def measure_it() -> Measured:
+    def estimates(self, run: Run, alpha: float | None, names: Sequence[str]) -> dict[str, Estimate | None]:
+        """Estimates of the run by the names of rows, None where it does not have one."""
+        measured, known = self._estimated(run, alpha)
+        return {
+            name: known[name] if name in known else known.setdefault(name, _estimate(name, measured)) for name in names
+        }
+
+    def _estimated(self, run: Run, alpha: float | None) -> tuple[Measured, dict[str, Estimate | None]]:
+        def measure_it() -> tuple[Measured, dict[str, Estimate | None]]:
             spec = dataclasses.replace(run.spec, alpha=alpha)
-            return measure(self.requests(run), run.steps(), spec, is_closed_loop(spec))
+            return measure(self.requests(run), run.steps(), spec, is_closed_loop(spec)), {}
 
         return self._once(self._measured, (run.path, alpha), measure_it)
 
@@ -180,21 +189,18 @@ def compare_runs(
             f"the arms have α of {', '.join(f'{one:g}' for one in alphas)}: no {' or '.join(OVER_ALPHA)} without one "
             "--alpha for both"
         )
-    measured = [(reading.measured(left, alpha), reading.measured(right, alpha)) for left, right in pairs]
-    if len(measured) == 1 and any(one.stay > LONGEST_STAY for one in measured[0]):
-        share = max(one.stay for one in measured[0])
+    if len(pairs) == 1 and (share := max(reading.measured(one, alpha).stay for one in pairs[0])) > LONGEST_STAY:
         notes.append(
             f"a request stays for {share:.0%} of the run on average: too few stretches without common requests to "
             "give latencies an interval; use --repeat"
         )
+    # In an open loop the arrivals, not the engine, decide where the steady window lies.
+    closed = is_closed_loop(pairs[0][0].spec)
+    names = [name for name in row_names() if name not in without and (closed or not name.endswith("_steady"))]
+    estimates = [tuple(reading.estimates(run, alpha, names) for run in pair) for pair in pairs]
     rows = {}
-    for name in row_names():
-        if name in without:
-            continue
-        # In an open loop the arrivals, not the engine, decide where the steady window lies.
-        if name.endswith("_steady") and not is_closed_loop(pairs[0][0].spec):
-            continue
-        row = _row(name, measured, paired, word)
+    for name in names:
+        row = _row(name, [(left[name], right[name]) for left, right in estimates], paired, word)
         if row is not None:
             rows[name] = row
     return Comparison(tuple(a), tuple(b), found, tuple(notes), method, reason, rows)
@@ -218,9 +224,10 @@ def _estimate(name: str, measured: Measured) -> Estimate | None:
     return sample.percentile(float(statistic)) if statistic else sample.mean()
 
 
-def _row(name: str, measured: list[tuple[Measured, Measured]], paired: bool, unranked: str | None) -> Row | None:
+def _row(
+    name: str, estimates: list[tuple[Estimate | None, Estimate | None]], paired: bool, unranked: str | None
+) -> Row | None:
     """A metric's row, None where an arm does not have it."""
-    estimates = [(_estimate(name, a), _estimate(name, b)) for a, b in measured]
     known = [(a, b) for a, b in estimates if a is not None and b is not None]
     if not known or len(known) < len(estimates):
         return None

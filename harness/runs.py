@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
+import re
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +23,33 @@ from harness.records import PRODUCED, REQUESTS, STEPS
 from harness.runschema import SCHEMA_VERSION, check_concluded, check_manifest, check_summary, read_json
 from harness.runspec import RunSpec
 
-__all__ = ["PARTIAL", "SCHEMA_VERSION", "TABLES", "Run", "find_partials", "find_runs", "load_run", "load_runs"]
+__all__ = [
+    "PARTIAL",
+    "SCHEMA_VERSION",
+    "TABLES",
+    "Run",
+    "find_partials",
+    "find_runs",
+    "load_run",
+    "load_runs",
+    "run_path",
+    "slug",
+]
 
 PARTIAL = ".partial"
 TABLES = {"requests": REQUESTS, "steps": STEPS}
 
 # Nanoseconds in 64 bits end at 9.2e9 s: what lies beyond is no time of a run.
 LONGEST_S = 9e9
+# Made once: making one looks for a package that is not there.
+_LONGEST = pa.scalar(LONGEST_S)
 MOST_TOKENS = 10**12
 
 # Of one step: what lies beyond could not be multiplied in 64 bits.
 MOST_A_STEP = 10**9
 _TOKENS = frozenset({"prompt_tokens", "expected_output_tokens", "output_tokens", "preemptions"})
+
+_SLUG_LENGTH = 80
 
 # Directories looked into for one run to name in an error.
 _LOOKED_AT = 1000
@@ -78,6 +96,21 @@ class Run:
         """The step table, None where the engine told nothing of its steps."""
         table = read_table(self.path, "steps")
         return table if table.num_rows else None
+
+
+def slug(name: str) -> str:
+    """A name as a path segment of [a-z0-9._=+-], never empty or hidden; long ones end in a hash."""
+    out = re.sub(r"[^a-z0-9._=+-]", "-", name.lower()).lstrip(".-") or "none"
+    if len(out) > _SLUG_LENGTH:
+        out = f"{out[: _SLUG_LENGTH - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return out
+
+
+def run_path(out: Path, spec: RunSpec, started: datetime) -> Path:
+    """Where a run lands: out / gpu / model / workload / policy / UTC-digest-repeat, each segment a slug."""
+    stamp = started.astimezone(UTC).strftime("%Y%m%dt%H%M%S.%fz")
+    names = (spec.gpu, spec.model, spec.workload, spec.policy)
+    return out.joinpath(*map(slug, names), f"{stamp}-{spec.digest[:8]}-r{spec.repeat}")
 
 
 def load_run(path: Path) -> Run:
@@ -175,7 +208,9 @@ def read_table(directory: Path, name: str, columns: Collection[str] | None = Non
         with pq.ParquetFile(path) as file:
             if why := _other_columns(file.schema_arrow, schema):
                 raise _damaged(path, why)
-        table = pq.read_table(path, schema=schema, columns=wanted)
+            table = file.read(columns=wanted)
+        known = schema if wanted is None else pa.schema([schema.field(name) for name in wanted])
+        table = table.select(known.names).cast(known)
         table.validate(full=True)
         why = next((why for column in table.column_names if (why := _fault(column, table.column(column)))), None)
     except FileNotFoundError:
@@ -209,7 +244,7 @@ def _fault(name: str, column: pa.ChunkedArray) -> str | None:
     if pa.types.is_list(column.type):
         column = pc.list_flatten(column)
     if pa.types.is_floating(column.type) and name.endswith("_s"):
-        fits = pc.less_equal(pc.abs(column), LONGEST_S)
+        fits = pc.less_equal(pc.abs(column), _LONGEST)
         if pc.all(fits).as_py() is False:
             return f"its column {name} holds a time that is not finite or beyond {LONGEST_S:g} s"
     if name in _TOKENS or name in PRODUCED:

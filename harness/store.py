@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -20,29 +18,12 @@ from harness.engine_log import ENGINE_LOG, read_engine_log
 from harness.errors import RunFailed, UserError
 from harness.provenance import scrub
 from harness.records import PRODUCED, REQUESTS
-from harness.runs import TABLES, final_of, no_run, partial_of, read_table
+from harness.runs import TABLES, final_of, no_run, partial_of, read_table, run_path
 from harness.runschema import SCHEMA_VERSION, check_manifest, read_json
 from harness.runspec import RunSpec
 
 LOGS = {name: f"{name}.arrows" for name in TABLES}
 RECOVERED = "recovered: the process ended without finishing"
-
-_SLUG_LENGTH = 80
-
-
-def slug(name: str) -> str:
-    """A name as a path segment of [a-z0-9._=+-], never empty or hidden; long ones end in a hash."""
-    out = re.sub(r"[^a-z0-9._=+-]", "-", name.lower()).lstrip(".-") or "none"
-    if len(out) > _SLUG_LENGTH:
-        out = f"{out[: _SLUG_LENGTH - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-    return out
-
-
-def run_path(out: Path, spec: RunSpec, started: datetime) -> Path:
-    """Where a run lands: out / gpu / model / workload / policy / UTC-digest-repeat, each segment a slug."""
-    stamp = started.astimezone(UTC).strftime("%Y%m%dt%H%M%S.%fz")
-    names = (spec.gpu, spec.model, spec.workload, spec.policy)
-    return out.joinpath(*map(slug, names), f"{stamp}-{spec.digest[:8]}-r{spec.repeat}")
 
 
 class RunWriter:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.measure.metrics import METRICS
-from harness.store import slug, write_json
+from harness.runs import slug
+from harness.store import write_json
 
 OUT = Path("results/published")
 EXCLUSIVE, FAIR = "arXiv 2606.00516", "arXiv 2608.02244"

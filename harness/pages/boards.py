@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.comparable import arms
+from harness.comparable import arms, where
 from harness.compare import Reading, compare_runs
 from harness.document import is_twin
 from harness.errors import UserError
@@ -101,11 +101,15 @@ class Board:
 
 def boards(corpus: Corpus, keep: Keep) -> list[Board]:
     """Every board of the corpus, measured first and what is doubtful last, then by GPU, model, workload and load."""
+    return sorted((board_of(entries, keep) for entries in grouped(corpus.entries)), key=_place)
+
+
+def grouped(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """The runs that stand on a board together."""
     groups: dict[str, list[Entry]] = {}
-    for entry in corpus.entries:
+    for entry in entries:
         groups.setdefault(decides(entry), []).append(entry)
-    found = [_board(key, entries, keep) for key, entries in groups.items()]
-    return sorted(found, key=_place)
+    return list(groups.values())
 
 
 def decides(entry: Entry, without: Sequence[str] = ()) -> str:
@@ -134,7 +138,9 @@ def _place(board: Board) -> tuple[Any, ...]:
     return (KINDS.index(board.kind), *doubts, *about, board.id)
 
 
-def _board(key: str, entries: list[Entry], keep: Keep) -> Board:
+def board_of(entries: list[Entry], keep: Keep, reading: Reading | None = None) -> Board:
+    """The board of these runs."""
+    key = decides(entries[0])
     by_run = {entry.run.path: entry for entry in entries}
     # Of one spec at one seed the latest run counts: an arm has each repeat once.
     latest: dict[str, Entry] = {}
@@ -147,7 +153,7 @@ def _board(key: str, entries: list[Entry], keep: Keep) -> Board:
     baseline = next((name for name in BASELINES for arm in found if arm.policy == name), None)
     if baseline is not None:
         base = next(arm for arm in found if arm.policy == baseline)
-        reading = Reading(REMEMBERED)
+        reading = reading or Reading(REMEMBERED)
         found = [arm if arm is base else _against(base, arm, keep, reading) for arm in found]
     # Reported figures are not ranked: the baseline, then by name.
     ranked = entries[0].run.kind != "reported"
@@ -161,8 +167,9 @@ def _rate(arm: Arm) -> float:
 
 
 def _arm(entries: tuple[Entry, ...]) -> Arm:
-    names = dict.fromkeys(name for entry in entries for name in _flat(entry))
-    values = {name: value for name in names if (value := _mean([_flat(entry).get(name) for entry in entries]))}
+    flat = [_flat(entry) for entry in entries]
+    names = dict.fromkeys(name for one in flat for name in one)
+    values = {name: value for name in names if (value := _mean([one.get(name) for one in flat]))}
     return Arm(entries, values)
 
 
@@ -205,10 +212,7 @@ def compared(base: Arm, arm: Arm, keep: Keep, reading: Reading, allow: Sequence[
 
 
 def _identity(arm: Arm) -> list[list[str]]:
-    return [
-        [entry.where, entry.run.manifest["digest"], str(entry.run.manifest.get("started_utc")), entry.run.level]
-        for entry in arm.entries
-    ]
+    return [[entry.where, entry.digest] for entry in arm.entries]
 
 
 def _compared(base: Arm, arm: Arm, reading: Reading, allow: Sequence[str]) -> dict[str, Any]:
@@ -219,6 +223,10 @@ def _compared(base: Arm, arm: Arm, reading: Reading, allow: Sequence[str]) -> di
         allow = (*allow, *TUNED) if base.first.run.kind == "reported" else allow
         found = compare_runs([left[i] for i in common], [right[i] for i in common], allow, reading=reading)
     except UserError as error:
-        return {"changes": {}, "refusal": str(error), "notes": []}
+        line = str(error)
+        for entry in (*base.entries, *arm.entries):
+            # As on every machine.
+            line = line.replace(where(entry.run), entry.where)
+        return {"changes": {}, "refusal": line, "notes": []}
     changes = {name: [row.ratio, row.low, row.high, row.p, row.word] for name, row in found.rows.items()}
     return {"changes": changes, "refusal": found.refusal, "notes": [found.method, *found.notes]}

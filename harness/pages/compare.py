@@ -11,6 +11,7 @@ from harness.measure.metrics import METRICS
 from harness.pages.boards import REMEMBERED, TUNED, Arm, Board, compared, decides
 from harness.pages.charts import script_json
 from harness.pages.facets import kind_words, ranked, settings_of
+from harness.pages.keep import Keep
 from harness.pages.render import Writer
 from harness.pages.site import Site
 
@@ -29,9 +30,12 @@ def write(site: Site, writer: Writer) -> None:
     best = {family: best_of(boards) for family, boards in families.items()}
     writer.file("compare/index.js", script("index", index(site.boards, names, best)))
     for board in site.boards:
-        writer.file(f"compare/{board.id}.js", script(board.id, of_board(site, board)))
+        writer.file(f"compare/{board.id}.js", script(board.id, of_board(site.keep, board)))
     for family, arms in best.items():
-        writer.file(f"compare/{family}.js", script(family, {"pairs": pairs(site, list(arms.values()), TUNED)}))
+        writer.file(
+            f"compare/{family}.js",
+            script(family, {"pairs": pairs(site.keep, Reading(REMEMBERED), list(arms.values()), TUNED)}),
+        )
     writer.page("compare.html", "compare.html.j2", boards=[(board, kind_words(board)) for board in site.boards])
 
 
@@ -98,13 +102,14 @@ def _about(board: Board) -> str:
     return f"{spec.workload} on {spec.gpu} · {kind_words(board)} · {settings_of(board)}"
 
 
-def of_board(site: Site, board: Board) -> dict[str, Any]:
+def of_board(keep: Keep, board: Board, reading: Reading | None = None) -> dict[str, Any]:
     """A board's arms with their spec and values, and every pair that was compared."""
+    reading = reading or Reading(REMEMBERED)
     # The baseline leads, so that its pairs are those that the board has already.
     arms = sorted(board.arms, key=lambda arm: arm.policy != board.baseline)
-    found = pairs(site, arms[:MOST])
+    found = pairs(keep, reading, arms[:MOST])
     if board.baseline is not None:
-        found |= pairs(site, [arms[0], *arms[MOST:]], only_first=True)
+        found |= pairs(keep, reading, [arms[0], *arms[MOST:]], only_first=True)
     return {
         "arms": {
             arm.first.id: {
@@ -129,17 +134,16 @@ def _spec(arm: Arm) -> dict[str, Any]:
 
 
 def pairs(
-    site: Site, arms: list[Arm], allow: tuple[str, ...] = (), only_first: bool = False
+    keep: Keep, reading: Reading, arms: list[Arm], allow: tuple[str, ...] = (), only_first: bool = False
 ) -> dict[str, dict[str, Any]]:
     """Pairs of arms by `a b` (ids): B over A with interval, p and word a metric, why there is none, and the notes.
 
     Each pair once: what B is to A says what A is to B, since intervals are symmetric in the logarithm.
     """
     found = {}
-    reading = Reading(REMEMBERED)
     for i, a in enumerate(arms[:1] if only_first else arms):
         for b in arms[i + 1 :]:
-            one = compared(a, b, site.keep, reading, allow)
+            one = compared(a, b, keep, reading, allow)
             rows = {name: [_short(v) for v in values] for name, values in one["changes"].items()}
             found[f"{a.first.id} {b.first.id}"] = {"rows": rows, "refusal": one["refusal"], "notes": one["notes"]}
     return found

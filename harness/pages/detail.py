@@ -9,8 +9,10 @@ import numpy.typing as npt
 
 from harness.measure.columns import MISSING, NANOSECONDS, Requests
 from harness.measure.fairness import dot, fairness
-from harness.measure.measured import is_closed_loop, measure, span
+from harness.measure.measured import is_closed_loop, span
 from harness.measure.statistics import weighted_percentile
+from harness.pages.tables import Tables
+from harness.pages.verify import differs
 from harness.runs import Run
 
 # Points of a distribution curve: every half percent, and finer at the end that people look at.
@@ -22,17 +24,23 @@ CURVES = ("ttft_s", "tpot_s", "itl_s", "e2el_s")
 GAPS = (0, 10, 25, 50, 75, 100, 150, 200, 300, 400, 600, 800, 1000, 1500, 2000)
 
 
-def detail_of(run: Run) -> dict[str, Any]:
-    """JSON values: `curves` (metric to values at QUANTILES, s), `course` (columns over STRETCHES of time), `sums`,
-    `marks` (the phases of a drifting workload, by name and the second that each begins).
+def seen(run: Run) -> dict[str, Any]:
+    """All that a build needs of a run's tables: its `detail`, and how its summary `differs` from them.
 
-    A reported run has no tables and gives none of them. UserError where a table is damaged.
+    A reported run has no tables and gives neither. UserError where a table is damaged.
     """
     if run.kind == "reported":
-        return {"curves": {}, "course": None, "sums": None, "marks": []}
-    table, steps = run.requests(), run.steps()
+        return {"detail": {"curves": {}, "course": None, "sums": None, "marks": []}, "differs": None}
+    tables = Tables.of(run)
+    return {"detail": detail_of(run, tables), "differs": differs(run, tables)}
+
+
+def detail_of(run: Run, tables: Tables) -> dict[str, Any]:
+    """JSON values: `curves` (metric to values at QUANTILES, s), `course` (columns over STRETCHES of time), `sums`,
+    `marks` (the phases of a drifting workload, by name and the second that each begins).
+    """
+    table, steps, measured = tables.requests, tables.steps, tables.measured
     closed = is_closed_loop(run.spec)
-    measured = measure(table, steps, run.spec, closed)
     requests = Requests.of(table)
     curves = {}
     for name in CURVES:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.compare import compare
+from harness.compare import Reading, compare
 from harness.pages.boards import TUNED, Arm
 from harness.pages.compare import BEST_BY, best_of, families_of, index, of_board, pairs, script
 from tests.runfactory import SPEC, toy_run, write_run
@@ -32,7 +32,7 @@ def test_every_pair_of_a_board_is_what_bench_compare_says_whichever_way_round(tm
     write_arms(tmp_path / "results")
     site = site_of(tmp_path / "results", tmp_path / "kept")
     board = only_board(site)
-    found = of_board(site, board)["pairs"]
+    found = of_board(site.keep, board)["pairs"]
     assert len(found) == 3
     arms = {arm.first.id: arm for arm in board.arms}
     for key, pair in found.items():
@@ -65,12 +65,12 @@ def test_each_policy_has_its_own_best_among_tables_that_differ_in_n_and_b(tmp_pa
     for board in next(iter(families.values())):
         for arm in board.arms:
             assert arm.values[BEST_BY].mean <= best[arm.policy].values[BEST_BY].mean
-    found = pairs(site, list(best.values()), TUNED)
+    found = pairs(site.keep, Reading(8), list(best.values()), TUNED)
     one = found[f"{best['eb'].first.id} {best['v1'].first.id}"]
     assert one["refusal"] is None
     assert one["rows"][BEST_BY][4] == "better"
     # Without leave the two differ in more than the policy, and are not compared.
-    refused = pairs(site, [best["eb"], best["v1"]])
+    refused = pairs(site.keep, Reading(8), [best["eb"], best["v1"]])
     assert next(iter(refused.values()))["refusal"] is not None
 
 
@@ -79,7 +79,7 @@ def test_in_a_large_table_all_arms_meet_the_baseline_and_the_first_meet_each_oth
     site = site_of(tmp_path / "results", tmp_path / "kept")
     board = only_board(site)
     assert board.arms[-1].policy == "v1"
-    found = {frozenset(key.split()) for key in of_board(site, board)["pairs"]}
+    found = {frozenset(key.split()) for key in of_board(site.keep, board)["pairs"]}
     ids = [arm.first.id for arm in board.arms]
     assert {frozenset((a, b)) for a in ids[:7] for b in ids[:7] if a != b} <= found
     assert {frozenset((ids[-1], one)) for one in ids[:-1]} <= found

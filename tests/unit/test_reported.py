@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from harness.errors import UserError
 from harness.pages.build import build
 from harness.pages.facets import settings_of, source_of
 from harness.runs import load_run
-from scripts.publish_reported import cells, in_our_words, metrics_of, spec_of
 from tests.sitefactory import only_board, site_of
+
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts/publish_reported.py"))
 
 TOLD: dict[str, Any] = {
     "gpu": "h200",
@@ -66,7 +68,7 @@ def test_what_one_does_not_tell_is_no_difference(tmp_path: Path) -> None:
         compare([b], [c])
 
 
-CASES = (("v1", {}), ("eb", {"slots": 512}), ("v0", {"slots": 256}))
+CASES: tuple[tuple[str, dict[str, int]], ...] = (("v1", {}), ("eb", {"slots": 512}), ("v0", {"slots": 256}))
 
 
 def test_a_board_takes_each_policy_at_its_own_slots_and_ranks_none(tmp_path: Path) -> None:
@@ -122,24 +124,23 @@ def test_a_cell_keeps_its_sources_and_its_contradictions() -> None:
         row("mean_tpot", 40.0, provenance="figure_digitised"),
         row("gain_vs_v1", 3.0),
     ]
-    (found,) = cells(rows).values()
-    assert spec_of(found)["policy"] == "ebplus"
-    assert {name: spec_of(found).get(name) for name in ("workload", "requests", "slots", "token_budget")} == {
+    (found,) = SCRIPT["cells"](rows).values()
+    spec = SCRIPT["spec_of"](found)
+    assert spec["policy"] == "ebplus"
+    assert {name: spec.get(name) for name in ("workload", "requests", "slots", "token_budget")} == {
         "workload": "numinamath",
         "requests": 4000,
         "slots": 256,
         "token_budget": None,
     }
-    metrics, figures, notes = metrics_of(found)
+    metrics, figures, notes = SCRIPT["metrics_of"](found)
     assert metrics == {"tpot_s": {"mean": 0.031, "unit": "s"}}
     assert figures["tpot_s.mean"]["table"] == "Fig 6"
     assert notes == ["Time per output token: 0.033 s in Table 3, the authors' rebuttal of April 2026 (a:b@c)"]
 
 
 def test_a_note_that_nobody_has_read_stops_the_script() -> None:
-    assert (
-        in_our_words("client shuffles it")
-        == "the client sent the rows of all phases shuffled, so this is a mixture and no shift"
-    )
+    told = SCRIPT["in_our_words"]("client shuffles it")
+    assert told == "the client sent the rows of all phases shuffled, so this is a mixture and no shift"
     with pytest.raises(SystemExit, match="not known here"):
-        in_our_words("the figure is upside down")
+        SCRIPT["in_our_words"]("the figure is upside down")

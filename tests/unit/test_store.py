@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from harness.errors import UserError
 from harness.records import REQUESTS, STEPS
-from harness.runs import find_partials, find_runs, load_run
-from harness.store import RunWriter, recover, run_path, slug
+from harness.runs import find_partials, find_runs, load_run, run_path, slug
+from harness.store import RunWriter, recover
 from tests.runfactory import SPEC, batch_of, request, step, toy_run, write_run, write_toy
 
 WHEN = datetime(2026, 11, 29, 22, 15, 1, 123456, tzinfo=UTC)
