@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.comparable import arms, where
 from harness.compare import Reading, compare_runs
+from harness.document import is_twin
 from harness.errors import UserError
 from harness.measure.statistics import t_quantile
 from harness.measure.verdict import worst
@@ -99,7 +100,7 @@ class Board:
 
 
 def boards(corpus: Corpus, keep: Keep) -> list[Board]:
-    """Every board of the corpus, measured first, then by GPU, model, workload and load."""
+    """Every board of the corpus, measured first and what is doubtful last, then by GPU, model, workload and load."""
     return sorted((board_of(entries, keep) for entries in grouped(corpus.entries)), key=_place)
 
 
@@ -129,8 +130,12 @@ def decides(entry: Entry, without: Sequence[str] = ()) -> str:
 
 
 def _place(board: Board) -> tuple[Any, ...]:
-    spec = board.first.run.spec
-    return (KINDS.index(board.kind), spec.gpu, spec.model, spec.workload, spec.arrival, spec.requests, board.id)
+    """What is most to be trusted comes first: valid before degraded, data sets before twins and made-up lengths."""
+    run = board.first.run
+    spec = run.spec
+    doubts = (all(arm.level != "VALID" for arm in board.arms), ":" in spec.workload, is_twin(run))
+    about = (spec.gpu, spec.model, spec.workload, spec.arrival, spec.requests, -spec.slots, -spec.token_budget)
+    return (KINDS.index(board.kind), *doubts, *about, board.id)
 
 
 def board_of(entries: list[Entry], keep: Keep, reading: Reading | None = None) -> Board:

@@ -13,6 +13,10 @@ from harness.runs import Run
 FILTERS = {"gpu": "GPU", "model": "Model", "workload": "Workload", "load": "Load", "kind": "Kind", "slo": "SLO"}
 
 
+# The load or workload of a reported run whose source has none.
+NOT_TOLD = "not told"
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """A filter with the values that the boards have."""
@@ -48,7 +52,7 @@ def kind_words(board: Board) -> str:
 def settings_of(board: Board) -> str:
     """The settings that all arms of a board share, as far as they are told."""
     told = board.first.run.told
-    words = [told["model"], told["arrival"]]
+    words = [told["model"], "load not told" if told["arrival"] == NOT_TOLD else told["arrival"]]
     words += [f"{told['requests']:,} requests"] if "requests" in told else []
     if board.kind != "reported":
         words += [f"N {told['slots']}", f"B {told['token_budget']}"]
