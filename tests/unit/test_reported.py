@@ -68,7 +68,7 @@ def test_what_one_does_not_tell_is_no_difference(tmp_path: Path) -> None:
         compare([b], [c])
 
 
-CASES: tuple[tuple[str, dict[str, int]], ...] = (("v1", {}), ("eb", {"slots": 512}), ("v0", {"slots": 256}))
+CASES: tuple[tuple[str, dict[str, Any]], ...] = (("v1", {}), ("eb", {"slots": 512}), ("v0", {"slots": 256}))
 
 
 def test_a_board_takes_each_policy_at_its_own_slots_and_ranks_none(tmp_path: Path) -> None:
