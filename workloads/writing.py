@@ -70,9 +70,8 @@ def columns_of(trace: Trace) -> dict[str, Any]:
     if trace.ids is not None:
         columns["id"] = list(trace.ids)
     if trace.hint_low is not None and trace.hint_high is not None:
-        columns["out_hint"] = [
-            list(pair) for pair in zip(trace.hint_low.tolist(), trace.hint_high.tolist(), strict=True)
-        ]
+        pairs = zip(trace.hint_low.tolist(), trace.hint_high.tolist(), strict=True)
+        columns["out_hint"] = [list(pair) for pair in pairs]
     if trace.blocks is not None:
         columns["hash_ids"] = [list(ids) for ids in trace.blocks.ids]
     return columns
