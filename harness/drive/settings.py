@@ -12,7 +12,8 @@ class Settings:
     `concurrency` requests in flight make a closed loop, None an open one. The time-outs count from when a
     request is due. After `max_duration_s` nothing more is sent. A server that refuses connections for
     `gone_after_s` while nothing is under way ends the run. A request that is answered 429 goes out again up to
-    `retries_429` times, each after what Retry-After says; its times count from the first send.
+    `retries_429` times, each after what Retry-After says; its times count from the first send. `empty_tokens` as
+    `openai_stream.Answer` has it.
     """
 
     concurrency: int | None = None
@@ -23,6 +24,7 @@ class Settings:
     max_duration_s: float | None = None
     gone_after_s: float = 1.0
     retries_429: int = 0
+    empty_tokens: bool = False
 
 
 @dataclass(slots=True)

@@ -80,8 +80,9 @@ class EndpointEngine:
         self.client = client
         self.degraded: list[str] = []
         self.notes = [note or f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"]
-        # What every request's body carries besides.
+        # What every request's body carries besides, and whether an event with an empty text is a token.
         self.extra: dict[str, Any] = {}
+        self.empty_tokens = False
         self._prompts = self._prompts_of()
 
     def _prompts_of(self) -> TokenPrompts | TextPrompts | DatasetPrompts:
@@ -179,6 +180,7 @@ class EndpointEngine:
             first_token_timeout_s=self.client.first_token_timeout_s,
             max_duration_s=self.spec.max_duration_s,
             retries_429=self.client.retries_429,
+            empty_tokens=self.empty_tokens,
         )
 
     def _planned(self) -> Iterator[Planned]:
