@@ -31,13 +31,13 @@ class _Flight:
 
     __slots__ = ("answer", "connection", "due_ns", "place", "resent", "retries", "sent_ns", "timers")
 
-    def __init__(self, place: int, due_ns: int) -> None:
+    def __init__(self, place: int, due_ns: int, answer: Answer) -> None:
         self.place = place
         self.due_ns = due_ns
         self.sent_ns: int | None = None
         self.resent = False
         self.retries = 0
-        self.answer = Answer()
+        self.answer = answer
         self.connection: Connection | None = None
         self.timers: list[asyncio.TimerHandle] = []
 
@@ -206,7 +206,7 @@ class Driver:
         self.retried += 1
         del self._flights[connection]
         flight.connection = None
-        flight.answer = Answer()
+        flight.answer = Answer(self._settings.empty_tokens)
         self._put_off[flight] = self._loop.call_later(connection.retry_after_s, self._send_again, flight)
         self._pool.give(connection)
 
@@ -268,7 +268,7 @@ class Driver:
         return self.in_flight < self._level
 
     def _dispatch(self, place: int, due_ns: int) -> None:
-        flight = _Flight(place, due_ns)
+        flight = _Flight(place, due_ns, Answer(self._settings.empty_tokens))
         for seconds, name in (
             (self._settings.timeout_s, "timeout"),
             (self._settings.first_token_timeout_s, "timeout_first_token"),

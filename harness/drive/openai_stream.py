@@ -30,13 +30,15 @@ class Answer:
     """One streamed answer: `feed` bytes of the body as they are read, `end` it, then read its fields.
 
     `stamps` has the time of the read (ns) that brought each event with a token; `usage` and `prompt_tokens`
-    are the server's counts, None where it gave none; `error` is `name: detail`, None while all is well.
+    are the server's counts, None where it gave none; `error` is `name: detail`, None while all is well. With
+    `empty_tokens` a text that is empty is a token too: one that cannot be shown before the next has come.
     """
 
     __slots__ = (
         "_after",
         "_after_end",
         "_before",
+        "_empty_tokens",
         "_frames",
         "_parts",
         "_size",
@@ -52,7 +54,8 @@ class Answer:
         "usage",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, empty_tokens: bool = False) -> None:
+        self._empty_tokens = empty_tokens
         self.stamps = array("q")
         self.usage: int | None = None
         self.prompt_tokens: int | None = None
@@ -157,7 +160,7 @@ class Answer:
         choices = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         carries = False
         for choice in choices:
-            carries = carries or _carries_token(choice)
+            carries = carries or _carries_token(choice) or (self._empty_tokens and choice.get("text") == "")
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
             index = choice.get("index")
             if isinstance(index, int):

@@ -14,7 +14,8 @@ class Settings:
     begins when everything before it has ended. The time-outs count from when a
     request is due. After `max_duration_s` nothing more is sent. A server that refuses connections for
     `gone_after_s` while nothing is under way ends the run. A request that is answered 429 goes out again up to
-    `retries_429` times, each after what Retry-After says; its times count from the first send.
+    `retries_429` times, each after what Retry-After says; its times count from the first send. `empty_tokens` as
+    `openai_stream.Answer` has it.
     """
 
     concurrency: int | None = None
@@ -27,6 +28,7 @@ class Settings:
     retries_429: int = 0
     levels: tuple[tuple[int, int], ...] = ()
     drain: bool = False
+    empty_tokens: bool = False
 
 
 @dataclass(slots=True)

@@ -67,8 +67,10 @@ class Vllm:
         self.driving = EndpointEngine(
             spec, stream, Endpoint(_NOWHERE), client, f"measured: vLLM {env.version} ({env.kind}), started for each run"
         )
-        # A special token has no text unless asked for, and an answer made of them alone would seem to have no token.
-        self.driving.extra = {"skip_special_tokens": False}
+        # In vLLM's completions each event with a choice is a token, part of a character or special ones too, which
+        # have no text. In chat special ones have it only when asked for.
+        self.driving.empty_tokens = client.api == "completions"
+        self.driving.extra = {"skip_special_tokens": False} if client.api == "chat" else {}
         # What this version cannot do is known before anything starts.
         command(spec, env.python, spec.model, 1, self._plugin(Path(STEP_LOG)), env.flags)
 

@@ -162,3 +162,19 @@ def test_a_large_event_is_refused_and_not_kept(monkeypatch: pytest.MonkeyPatch) 
 def test_ends(reason: str | None, tokens: int, expected: int, ignore_eos: bool, finish: str) -> None:
     answer = read(token() * tokens, token("", finish=reason), usage(tokens), DONE)
     assert conclude(answer, expected, ignore_eos)[0] == finish
+
+
+def test_a_text_that_is_empty_is_a_token_where_the_server_is_known_for_it() -> None:
+    def part(text: str, finish: str | None = None) -> bytes:
+        choice = {"index": 0, "text": text, "finish_reason": finish}
+        return f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
+
+    count = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}\n\n'
+    body = [part(""), part("a"), part(""), part("", "length"), count, b"data: [DONE]\n\n"]
+    for known, stamps in ((False, [1]), (True, [0, 1, 2, 3])):
+        answer = Answer(empty_tokens=known)
+        for t_ns, one in enumerate(body):
+            answer.feed(one, t_ns)
+        answer.end(len(body))
+        assert list(answer.stamps) == stamps
+        assert conclude(answer, 4, True) == ("length", None)
