@@ -12,7 +12,11 @@ from harness.pages.site import Site
 
 
 def write(site: Site, writer: Writer) -> None:
-    """index.html and problems.html."""
+    """index.html, pareto.html and problems.html."""
+    pareto = _pareto(site)
+    # With the chart script, not before: the first page is to be there at once.
+    writer.file("pareto.js", f"window.benchCharts.pareto = {pareto.data};\n".encode())
+    writer.page("pareto.html", "pareto.html.j2", pareto=pareto)
     writer.page(
         "index.html",
         "index.html.j2",
@@ -20,7 +24,7 @@ def write(site: Site, writer: Writer) -> None:
         filters=filters(list(site.boards)),
         pages={board.id: pages_of(board) for board in site.boards},
         site=site,
-        pareto=_pareto(site),
+        pareto=pareto,
     )
     writer.page("problems.html", "problems.html.j2", site=site)
 
