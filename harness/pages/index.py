@@ -30,7 +30,11 @@ def reported_columns(board: Board) -> dict[str, str]:
 
 
 def write(site: Site, writer: Writer) -> None:
-    """index.html and problems.html."""
+    """index.html, pareto.html and problems.html."""
+    pareto = _pareto(site)
+    # With the chart script, not before: the first page is to be there at once.
+    writer.file("pareto.js", f"window.benchCharts.pareto = {pareto.data};\n".encode())
+    writer.page("pareto.html", "pareto.html.j2", pareto=pareto)
     writer.page(
         "index.html",
         "index.html.j2",
@@ -40,7 +44,7 @@ def write(site: Site, writer: Writer) -> None:
         reported_columns=reported_columns,
         source_of=source_of,
         site=site,
-        pareto=_pareto(site),
+        pareto=pareto,
     )
     writer.page("problems.html", "problems.html.j2", site=site)
 

@@ -8,15 +8,27 @@
   const drawn = new Set();
   let script;
 
-  function plotly(url) {
-    script ??= new Promise((resolve, reject) => {
+  function load(url) {
+    return new Promise((resolve, reject) => {
       const element = document.createElement("script");
       element.src = url;
-      element.onload = () => resolve(window.Plotly);
+      element.onload = resolve;
       element.onerror = reject;
       document.head.append(element);
     });
-    return script;
+  }
+
+  async function plotly(url) {
+    await (script ??= load(url));
+    return window.Plotly;
+  }
+
+  // A chart's data stands in the page, or in a script of its own, which a page opened from a file can load.
+  async function data(element) {
+    const there = document.getElementById(`${element.dataset.chart}-data`);
+    if (there) return JSON.parse(there.textContent);
+    if (!window.benchCharts[element.dataset.chart]) await load(element.dataset.source);
+    return window.benchCharts[element.dataset.chart];
   }
 
   function traces(chart, style) {
@@ -54,7 +66,7 @@
   }
 
   async function draw(element) {
-    const chart = JSON.parse(document.getElementById(`${element.dataset.chart}-data`).textContent);
+    const chart = await data(element);
     const Plotly = await plotly(element.dataset.script);
     const computed = getComputedStyle(document.documentElement);
     const style = (name) => computed.getPropertyValue(name).trim();

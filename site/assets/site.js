@@ -11,6 +11,16 @@
     history[replace ? "replaceState" : "pushState"](null, "", url);
   }
 
+  // What a cell says as a number, where it says one: "1,234 1,100…1,400", "12.5 ms", "▲ +3.4 % better", "×12".
+  function said(text) {
+    const found = /^(?:[▲▼] )?([×+-]?)([\d,]*\.?\d+(?:e[+-]?\d+)?)( ms| %)?(?= |$)/.exec(text);
+    if (!found) return text === "–" ? "" : text;
+    const number = Number(found[2].replaceAll(",", "")) * (found[1] === "-" ? -1 : 1);
+    const scale = { " ms": 1e-3, " %": 1e-2 }[found[3]] ?? 1;
+    // A factor beside changes in percent.
+    return found[1] === "×" ? number - 1 : number * scale;
+  }
+
   function sorted(table, key, direction) {
     const headers = [...table.tHead.rows[0].cells];
     const column = headers.findIndex((header) => header.dataset.key === key);
@@ -22,7 +32,7 @@
       rows.sort((a, b) => a.dataset.place - b.dataset.place);
     } else {
       headers[column].setAttribute("aria-sort", direction === "asc" ? "ascending" : "descending");
-      const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent.trim();
+      const value = (row) => row.cells[column].dataset.value ?? said(row.cells[column].textContent.trim());
       const sign = direction === "asc" ? 1 : -1;
       rows.sort((a, b) => {
         // What is INVALID or has no number stays below, whichever way the rest is sorted.
@@ -31,7 +41,7 @@
         const [x, y] = [value(a), value(b)];
         if ((x === "") !== (y === "")) return x === "" ? 1 : -1;
         const numeric = Number(x) - Number(y);
-        return sign * (Number.isNaN(numeric) ? x.localeCompare(y) : numeric) || a.dataset.place - b.dataset.place;
+        return sign * (Number.isNaN(numeric) ? String(x).localeCompare(String(y)) : numeric) || a.dataset.place - b.dataset.place;
       });
     }
     body.append(...rows);

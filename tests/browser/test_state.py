@@ -1,0 +1,220 @@
+"""What a reader chooses stands in the URL; keys do what the mouse does; numbers are those of the files."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.conftest import Opener
+from tests.commands import BENCH
+
+
+def shown(page: Page) -> int:
+    return page.locator("section.board:visible").count()
+
+
+def test_a_filter_stands_in_the_url_and_back_undoes_it(open_page: Opener) -> None:
+    page = open_page("index.html").page
+    every = shown(page)
+    page.locator("select[name=gpu]").select_option("h100-sxm")
+    assert page.url.endswith("?gpu=h100-sxm")
+    some = shown(page)
+    assert 0 < some < every
+    assert page.locator("#shown").inner_text() == f"{some} of {every} tables shown"
+    page.locator("select[name=kind]").select_option("reported")
+    assert shown(page) == 1
+    page.reload()
+    assert shown(page) == 1
+    page.go_back()
+    page.go_back()
+    assert (shown(page), urlsplit(page.url).query) == (every, "")
+    page.go_forward()
+    assert shown(page) == some
+    page.get_by_role("button", name="Show all").click()
+    assert (shown(page), urlsplit(page.url).query) == (every, "")
+
+
+@pytest.mark.parametrize(
+    "query", ["?gpu=none-such", "?colour=red&sort=nothing-up", "?gpu=%3Cscript%3E", "?sort=", "?%"]
+)
+def test_unknown_keys_and_values_do_no_harm(open_page: Opener, query: str) -> None:
+    every = shown(open_page("index.html").page)
+    watched = open_page(f"index.html{query}")
+    assert shown(watched.page) == every
+    assert watched.wrong == []
+
+
+def column(page: Page, place: int) -> list[float]:
+    rows = page.locator("section.board").first.locator("tbody tr")
+    return [
+        float(rows.nth(i).locator("td").nth(place).get_attribute("data-value") or "nan") for i in range(rows.count())
+    ]
+
+
+def test_tables_are_sorted_by_keyboard_and_say_so(open_page: Opener) -> None:
+    page = open_page("index.html").page
+    table = page.locator("section.board").first
+    before = column(page, 4)
+    header = table.locator("th[data-key=ttft99]")
+    header.locator("button").focus()
+    page.keyboard.press("Enter")
+    assert header.get_attribute("aria-sort") == "descending"
+    assert column(page, 4) == sorted(before, reverse=True)
+    page.keyboard.press("Space")
+    assert header.get_attribute("aria-sort") == "ascending"
+    assert column(page, 4) == sorted(before)
+    assert page.url.endswith("?sort=ttft99-asc")
+    page.reload()
+    assert column(page, 4) == sorted(before)
+    page.locator("section.board th[data-key=ttft99] button").first.click()
+    assert table.locator("[aria-sort]").count() == 0
+    assert column(page, 4) == before
+
+
+def test_what_is_invalid_stays_below_and_says_so(open_page: Opener) -> None:
+    page = open_page("index.html?sort=output-asc").page
+    rows = page.locator("section.board:has(tr.unranked) tbody tr")
+    assert rows.last.get_attribute("class") == "unranked"
+    assert "not ranked: INVALID" in rows.last.inner_text()
+
+
+def value_of(text: str) -> float:
+    """A number as a page shows it, in the unit of the files."""
+    number, _, unit = text.replace(",", "").partition(" ")
+    return float(number) * {"": 1, "s": 1, "ms": 1e-3}[unit]
+
+
+def test_the_numbers_of_a_runs_page_are_those_of_its_summary(open_page: Opener, site: Path) -> None:
+    runs = [path.parent for path in sorted(site.glob("runs/*/steps.parquet"))][:3]
+    for run in runs:
+        metrics = json.loads((run / "summary.json").read_text())["metrics"]
+        page = open_page(f"runs/{run.name}/index.html").page
+        cells = {
+            one.get_attribute("data-metric") or "": one.inner_text() for one in page.locator("td[data-metric]").all()
+        }
+        assert "output_throughput" in cells
+        assert "ttft_s.p99" in cells
+        for key, text in cells.items():
+            name, _, statistic = key.partition(".")
+            told = metrics[name][statistic or "value"]
+            assert text == "–" if told is None else value_of(text) == pytest.approx(told, rel=6e-3, abs=1e-12), key
+
+
+def test_the_first_pages_values_are_the_means_of_the_summaries(open_page: Opener, site: Path) -> None:
+    page = open_page("index.html").page
+    board = page.locator("section.board[data-slo='ttft_s=1']:not([data-workload^=drift])")
+    for row in board.locator("tbody tr").all():
+        link = row.locator("th a").get_attribute("href") or ""
+        repeats = [Path(link).parent.name]
+        text = (site / link).read_text()
+        repeats += re.findall(r'href="../../runs/([0-9a-f]{10})/index.html">repeat', text)
+        assert len(repeats) == 2
+        told = [json.loads((site / f"runs/{one}/summary.json").read_text())["metrics"] for one in repeats]
+        for place, name, key in ((0, "output_throughput", "value"), (3, "ttft_s", "mean"), (4, "ttft_s", "p99")):
+            mean = sum(one[name][key] for one in told) / 2
+            assert float(row.locator("td").nth(place).get_attribute("data-value") or "") == pytest.approx(mean)
+
+
+class Links(HTMLParser):
+    """The links, sources and ids of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("href", "src", "data-script"):
+                self.links.append(value or "")
+            elif name == "id":
+                self.ids.append(value or "")
+
+
+@pytest.mark.parametrize("which", ["site", "empty_site", "single_site"])
+def test_every_link_and_download_of_the_site_is_there(request: pytest.FixtureRequest, which: str) -> None:
+    root: Path = request.getfixturevalue(which)
+    pages = {path: Links(path.read_text()) for path in root.rglob("*.html")}
+    linked = set()
+    for path, page in pages.items():
+        assert len(page.ids) == len(set(page.ids)), path
+        for link in page.links:
+            parts = urlsplit(link)
+            assert not parts.scheme, (path, link)
+            assert not parts.netloc, (path, link)
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert target.exists(), (path, link)
+            assert target.is_relative_to(root.resolve())
+            linked.add(target)
+            if parts.fragment:
+                assert unquote(parts.fragment) in pages[target].ids, (path, link)
+    # Every page can be reached, and every raw file.
+    raw = {path.resolve() for path in root.glob("runs/*/*") if path.name != "index.html"}
+    assert {path.resolve() for path in pages} | raw <= linked
+
+
+@pytest.fixture(scope="module")
+def served(site: Path) -> Iterator[str]:
+    """The site over http."""
+    command = [BENCH, "site", "serve", "--dir", str(site), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[0].rstrip("/")
+        process.send_signal(2)
+        assert process.wait(10) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_over_http_pages_work_as_from_files(browser: Browser, served: str) -> None:
+    watched = Opener(browser, served)("")
+    page = watched.page
+    assert shown(page) >= 5
+    page.locator("section.board tbody th a").first.click()
+    page.locator("[data-chart]").first.scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelector('[data-chart]').dataset.drawn")
+    page.get_by_role("link", name="Compare").first.click()
+    page.locator("#comparison").wait_for()
+    with page.expect_download() as download:
+        page.go_back()
+        page.locator("a[download]", has_text="steps.parquet").click()
+    assert download.value.path().stat().st_size > 1000
+    assert watched.wrong == []
+    page.context.close()
+
+
+def answer(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as found:  # noqa: S310 - our own server
+            return found.status, found.headers["Content-Type"]
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code, ""
+
+
+def test_the_server_tells_types_and_gives_nothing_else(served: str, site: Path) -> None:
+    (site / "out").symlink_to(site.parent)
+    try:
+        assert answer(f"{served}/") == (200, "text/html; charset=utf-8")
+        assert answer(f"{served}/assets/site.js") == (200, "text/javascript; charset=utf-8")
+        assert answer(f"{served}/assets/icon.svg") == (200, "image/svg+xml")
+        run = next(site.glob("runs/*/steps.parquet")).parent.name
+        assert answer(f"{served}/runs/{run}/run.json") == (200, "application/json")
+        assert answer(f"{served}/runs/{run}/steps.parquet") == (200, "application/vnd.apache.parquet")
+        secret = site.parent / "secret.html"
+        secret.write_text("secret")
+        for path in ("../secret.html", "%2e%2e/secret.html", "..%2fsecret.html", "out/secret.html", "assets/", "//etc"):
+            assert answer(f"{served}/{path}")[0] == 404, path
+    finally:
+        (site / "out").unlink()
