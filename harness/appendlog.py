@@ -99,7 +99,8 @@ def to_parquet(log: Path, target: Path, schema: pa.Schema) -> None:
             with pq.ParquetWriter(file, schema, compression="zstd") as writer:
                 group: list[pa.RecordBatch] = []
                 for batch in whole_batches(log):
-                    group.append(conform(batch, schema))
+                    missing = set(schema.names) - set(batch.schema.names)
+                    group.append(conform(batch, schema) if missing and missing <= LATER else batch)
                     if sum(one.num_rows for one in group) >= _GROUP:
                         writer.write_table(pa.Table.from_batches(group))
                         group = []
