@@ -1,9 +1,9 @@
-# make demo · make test · make check · make soak — each sets up what it needs first.
+# make demo · make demo-vllm · make test · make check · make soak — each sets up what it needs first.
 PYTHON ?= python3
 RUN = .venv/bin
 PIP = $(RUN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup demo test check unit soak bench clean
+.PHONY: setup engine demo demo-vllm test check unit soak bench clean
 
 setup: .venv/ready
 
@@ -24,6 +24,16 @@ setup: .venv/ready
 demo: setup
 	$(RUN)/bench run --gpu l40s --policy v1,ebplus --workload sharegpt --requests 6000 --repeat 3
 
+# A Python with vLLM for the CPU, in bench's cache (some gigabytes); BENCH_ENGINE_PYTHON names another.
+engine: setup
+	@[ -n "$$BENCH_ENGINE_PYTHON" ] || $(RUN)/bench engine install cpu
+
+WITH_ENGINE = BENCH_ENGINE_PYTHON="$${BENCH_ENGINE_PYTHON:-$$($(RUN)/bench engine list --python cpu)}"
+
+# Real vLLM on this CPU, a small random model, a server for each policy.
+demo-vllm: engine
+	$(WITH_ENGINE) scripts/demo_vllm.sh
+
 check: .venv/dev
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
@@ -31,12 +41,14 @@ check: .venv/dev
 	$(RUN)/lint-imports --no-cache
 	$(RUN)/pytest tests/unit tests/properties
 
-test: check
-	$(RUN)/pytest tests --ignore=tests/unit --ignore=tests/properties
+# tests/engine and tests/conformance start real vLLM.
+test: check engine
+	$(WITH_ENGINE) $(RUN)/pytest tests --ignore=tests/unit --ignore=tests/properties
 
 # Longer than a test may take: more random cases. Run by hand; say what it found.
 soak: .venv/dev
 	HYPOTHESIS_PROFILE=soak $(RUN)/pytest tests/properties tests/unit --timeout=3600
+	BENCH_CONFORMANCE_TRACES=2000 $(RUN)/pytest -s tests/conformance
 
 # Performance, printed; nothing is asserted.
 bench: .venv/dev
@@ -45,6 +57,7 @@ bench: .venv/dev
 	$(RUN)/python tests/bench/planning.py
 	$(RUN)/python tests/bench/fairness.py
 	$(RUN)/python tests/bench/startup.py
+	[ -z "$(BENCH_ENGINE_PYTHON)" ] || PYTHONPATH=. $(BENCH_ENGINE_PYTHON) tests/bench/plugin.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -15,6 +15,8 @@ from harness.runspec import RunSpec
 from harness.session import RunSession, asked_of, check_sharing
 from workloads.arrivals import Stream
 
+READY_TIMEOUT_S = 60.0
+
 
 def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
     """The session that the options of `bench run` ask for, once the server is ready and its model known."""
@@ -24,12 +26,25 @@ def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
         key=key_from(options["key_env"]) if options["key_env"] else None,
         ca_file=options["ca_file"],
     )
+    client = client_of(options)
     check_sharing(options, "endpoint")
-    wait_until_ready(endpoint, options["ready_timeout"])
+    wait_until_ready(endpoint, READY_TIMEOUT_S if options["ready_timeout"] is None else options["ready_timeout"])
     served = models_of(endpoint) if options["model"] is None else [options["model"]]
     if len(served) > 1:
         raise UserError(f"--url {endpoint.url}: serves {', '.join(served)}: choose one with --model")
-    client = Client(
+
+    def make(spec: RunSpec, stream: Stream) -> EndpointEngine:
+        return EndpointEngine(spec, stream, endpoint, client)
+
+    asked = asked_of(options | {"model": served[0]}, client.decides())
+    session = RunSession(asked, out, quiet, make)
+    session.warn(warnings(*planned_load(session.specs[0], client.processes)))
+    return session
+
+
+def client_of(options: dict[str, Any]) -> Client:
+    """How the options of `bench run` ask for a server to be driven."""
+    return Client(
         api=options["api"],
         prompts="text" if options["api"] == "chat" and options["prompts"] == "ids" else options["prompts"],
         ignore_eos=not options["no_ignore_eos"],
@@ -41,14 +56,6 @@ def against(options: dict[str, Any], out: Path, quiet: bool) -> RunSession:
         vocabulary=options["vocabulary"],
         tokenizer=options["tokenizer"],
     )
-
-    def make(spec: RunSpec, stream: Stream) -> EndpointEngine:
-        return EndpointEngine(spec, stream, endpoint, client)
-
-    asked = asked_of(options | {"model": served[0]}, client.decides())
-    session = RunSession(asked, out, quiet, make)
-    session.warn(warnings(*planned_load(session.specs[0], client.processes)))
-    return session
 
 
 def planned_load(spec: RunSpec, processes: int) -> tuple[int | None, float | None]:

@@ -56,7 +56,9 @@ def bench() -> None:
 @click.option("--policy", "policies", multiple=True, metavar="P[,P…]", help="`bench policies` lists them.")
 @click.option("--workload", "workloads", multiple=True, metavar="W", help="`bench workloads` lists them.")
 @click.option("--model", help="The model served.  [default: Qwen/Qwen3-8B; the server's own with --url]")
-@click.option("--engine", default="auto", metavar="ENGINE", help="auto, simulated, tokenstep or endpoint.")
+@click.option(
+    "--engine", default="auto", metavar="ENGINE", help="auto, simulated, emulated, tokenstep, vllm or endpoint."
+)
 @click.option("--concurrency", type=click.IntRange(1, 10**9), help="Closed loop: requests in flight.  [default: 2048]")
 @click.option("--rate", type=float, help="Open loop: requests per second.")
 @click.option(
@@ -70,6 +72,7 @@ def bench() -> None:
 @click.option("--slots", type=click.IntRange(1, 10**9), default=1024, help="N, the most requests that run at once.")
 @click.option("--token-budget", type=click.IntRange(1, 10**9), default=14336, help="B, the most tokens a step.")
 @click.option("--kv-tokens", type=click.IntRange(1, 10**9), help="KV-cache capacity.  [default: from the profile]")
+@click.option("--block-size", type=click.IntRange(1, 4096), help="Tokens a KV block.  [default: 16; vllm on a CPU: 32]")
 @click.option("--max-model-len", type=click.IntRange(2), default=40960, help="Longest prompt plus output, tokens.")
 @click.option("--watermark", type=FiniteRange(0, 0.5), default=0.0, help="Share of KV kept free at admission.")
 @click.option(
@@ -107,9 +110,19 @@ def bench() -> None:
 @click.option("--timeout", type=FiniteRange(0, min_open=True), default=3600.0, help="Endpoint: s a request.")
 @click.option("--first-token-timeout", type=FiniteRange(0, min_open=True), help="Endpoint: s to the first token.")
 @click.option("--retry-429", type=click.IntRange(0, 1000), default=0, help="Endpoint: times a 429 is tried again.")
-@click.option("--ready-timeout", type=FiniteRange(0), default=60.0, help="Endpoint: s to wait for the server.")
+@click.option("--ready-timeout", type=FiniteRange(0), help="s to wait for a server.  [default: 60; vllm: 900]")
 @click.option("--warmup", type=click.IntRange(0), default=4, help="Endpoint: requests before the run, not counted.")
 @click.option("--processes", type=click.IntRange(1, 64), default=1, help="Endpoint: driving processes.")
+@click.option("--engine-python", envvar="BENCH_ENGINE_PYTHON", help="vllm, emulated: the Python that has vLLM.")
+@click.option("--engine-args", default="", metavar="FLAGS", help="vllm: more of its own flags, the same in every arm.")
+@click.option(
+    "--prefix-caching",
+    type=FiniteRange(0, 1),
+    is_flag=False,
+    flag_value=0.0,
+    metavar="[=SHARE]",
+    help="vllm: keep the prefix cache on; the share of prompt tokens that should hit it.",
+)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
 @click.option("--require-verdict", type=LEVELS, help="Exit with 1 where a run's verdict is worse.")
 @click.option("--fail-on", "conditions", multiple=True, metavar="COND", help="Exit 1 on this: output_throughput<-5%.")
@@ -117,19 +130,32 @@ def bench() -> None:
 def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple[str, ...], **options: Any) -> None:
     """Replay a workload under one or more policies, paired and interleaved, and say which is better.
 
-    Without --url the virtual-time engine replays it; with --url a server that already runs is driven, and
-    --policy and --gpu are labels for it.
+    Real vLLM is started for each run where the named GPU and an engine environment are here (`bench engine`), the
+    virtual-time engine replays it elsewhere; --engine emulated lets vLLM's own scheduler decide in virtual time,
+    without a model or a GPU; with --url a server that already runs is driven, and --policy and
+    --gpu are labels for it.
     """
     from harness.errors import UserError
     from harness.fail_on import parse_fail_on
-    from harness.session import RunSession, asked_of, engine_of
+    from harness.session import RunSession, asked_of, engine_of, real_engine
 
-    if engine_of(options) == "endpoint":
+    engine = engine_of(options)
+    if engine == "endpoint":
         from harness.against import against
 
         session = against(options, out, quiet=as_json)
+    elif engine == "vllm":
+        from harness.deploy import deploy
+
+        session = deploy(options, out, quiet=as_json)
+    elif engine == "emulated":
+        from harness.emulate import emulate
+
+        session = emulate(options, out, quiet=as_json)
     else:
-        session = RunSession(asked_of(options), out, quiet=as_json)
+        session = RunSession(asked_of(options | {"engine": engine}), out, quiet=as_json)
+    if options["engine"] == "auto" and engine != "endpoint":
+        session.why = real_engine(options)[1]
     tests = [parse_fail_on(text) for text in conditions]
     if tests and len(session.policies) < 2:
         raise UserError("--fail-on needs two policies to compare: name them, or compare two runs with bench compare")
@@ -280,9 +306,9 @@ def show(dirs: tuple[Path, ...], require_verdict: str | None, alpha: float | Non
 @click.option("--gpu-hour", metavar="P", help="Price of an hour of all GPUs that serve the run.")
 @click.option("--prices", type=click.Choice(["profile"]), help="Prices that are not given: from the profiles.")
 @click.option("--currency", metavar="CUR", help="What the prices are in.  [default: the profile's, or USD]")
-@click.option("--rho0", type=FiniteRange(0), default=0.002, help="Token-step: ρ0, per token produced.")
-@click.option("--tau", type=FiniteRange(0), default=1e-6, help="Token-step: τ, per token held or charged a step.")
-@click.option("--c", "c", type=FiniteRange(0), default=5e-4, help="Token-step: c, per step with work.")
+@click.option("--rho0", type=FiniteRange(0, 1e9), default=0.002, help="Token-step: ρ0, per token produced.")
+@click.option("--tau", type=FiniteRange(0, 1e9), default=1e-6, help="Token-step: τ, per token held or charged a step.")
+@click.option("--c", "c", type=FiniteRange(0, 1e9), default=5e-4, help="Token-step: c, per step with work.")
 @click.option("--footprint", type=click.Choice(["decode", "kv"]), default="decode", help="Token-step: what r counts.")
 @click.option("--baseline", metavar="POLICY", default="ljf", help="What break-even is held against.")
 @ALPHA
@@ -353,6 +379,48 @@ def recover(dirs: tuple[Path, ...]) -> None:
         click.echo(
             f"{path}: {found.status}, {found.manifest.get('counts', {}).get('requests', 0)} requests recorded; {what}"
         )
+
+
+@bench.command()
+@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
+@click.option("--results", type=click.Path(path_type=Path), default=Path("results"), help="Where published runs lie.")
+def publish(dirs: tuple[Path, ...], results: Path) -> None:
+    """Copy runs (or folders of runs) to the published ones, without this machine's own places in them."""
+    from harness.publish import publish as publish_run
+    from harness.runs import find_runs
+
+    paths = [path for given in dirs for path in (find_runs(given) if given.is_dir() else [given]) or [given]]
+    for path in paths:
+        one = publish_run(path, results)
+        left = f"; left out: {', '.join(one.left_out)}" if one.left_out else ""
+        click.echo(f"{one.path}: {one.masked} places masked{left}")
+
+
+@bench.command()
+@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The profile file to write, FILE.toml.")
+@click.option("--kv-tokens", type=click.IntRange(16, 10**9), help="KV-cache capacity.  [default: the runs' own]")
+@click.option("--label", help="What the profile calls the machine.  [default: its GPU's or its own]")
+@JSON
+def calibrate(dirs: tuple[Path, ...], out: Path, kv_tokens: int | None, label: str | None, as_json: bool) -> None:
+    """Fit step costs to the step logs of runs (or folders of runs) and write a profile that --gpu takes."""
+    import orjson
+
+    from harness.calibrate import calibrate as calibrate_runs
+    from harness.calibrate_profile import document, lines, write_profile
+    from harness.runs import find_runs
+
+    paths = [path for given in dirs for path in (find_runs(given) if given.is_dir() else [given]) or [given]]
+    found = calibrate_runs(paths, kv_tokens)
+    write_profile(found, out, label)
+    if as_json:
+        click.echo(orjson.dumps(document(found)))
+        return
+    for line in lines(found):
+        click.echo(line)
+    click.echo(
+        f"written: {out} (bench run --gpu {out if out.is_absolute() else f'./{out}'} --model {found.origin.model})"
+    )
 
 
 @bench.group()
@@ -527,6 +595,74 @@ def build_site(results: Path, out: Path, cache: Path | None) -> None:
     built = build(results, out, cache)
     left = f", {built.problems} directories left out (problems.html says why)" if built.problems else ""
     click.echo(f"{out}/index.html: {built.runs} runs, {built.written} files written{left}")
+    if built.not_kept:
+        click.echo(f"the next build starts anew, since nothing could be kept: {built.not_kept}", err=True)
+
+
+@site.command(name="check")
+@click.option("--results", type=click.Path(path_type=Path), default=Path("results"), help="Where published runs lie.")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+def check_site(results: Path, paths: tuple[Path, ...]) -> None:
+    """Check run directories as a pull request brings them: all under --results, or those under PATH."""
+    from harness.pages.check import WHAT, check
+
+    found = check(results, paths)
+    for one in found.problems:
+        click.echo(f"{one.where}: {one.why}")
+    if found.problems:
+        places = len({one.where for one in found.problems})
+        raise NotMet(f"{len(found.problems)} problems in {places} places; {found.runs} runs checked")
+    click.echo(f"{found.runs} runs checked, no problem: {WHAT}")
+
+
+@site.command(name="serve")
+@click.option("--dir", "directory", type=click.Path(path_type=Path), default=Path("site/public"), help="The site.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, help="0 takes any that is free.")
+@click.option("--host", default="127.0.0.1", help="Who can see it: 127.0.0.1 only this machine.")
+def serve_site(directory: Path, port: int, host: str) -> None:
+    """Show the site that `bench site build` made in a browser, until Ctrl-C."""
+    from harness.pages.serve import serve
+
+    serve(directory, host, port, lambda url: click.echo(f"{url} (Ctrl-C ends it)"))
+
+
+@bench.group(name="engine")
+def engines() -> None:
+    """Make and list what real vLLM needs: Python environments, a small model to try it on."""
+
+
+@engines.command()
+@click.argument("kind", type=click.Choice(["cpu", "cuda"]))
+@click.option("--dir", "directory", type=click.Path(path_type=Path), help="Where.  [default: in bench's cache]")
+def install(kind: str, directory: Path | None) -> None:
+    """Make a Python environment with a pinned vLLM in it, and check that it can be imported."""
+    from harness.engines.environments import install as install_engine
+
+    install_engine(kind, directory, lambda line: click.echo(line, err=True))
+
+
+@engines.command(name="tiny-model")
+@click.argument("directory", type=click.Path(path_type=Path))
+def tiny_model(directory: Path) -> None:
+    """Make a small random model with a tokenizer, to try real vLLM on a CPU."""
+    from harness.engines.tiny_model import FLAGS, make_tiny_model
+
+    made = make_tiny_model(directory)
+    click.echo(f"{directory}: {'made' if made else 'already there'}; serve it with", err=True)
+    click.echo(f"  bench run --engine vllm --gpu cpu --model {directory} --engine-args '{FLAGS}' …", err=True)
+
+
+@engines.command(name="list")
+@click.option("--python", "kind", type=click.Choice(["cpu", "cuda"]), help="Print this one's Python and nothing else.")
+def list_engines(kind: str | None) -> None:
+    """List the engine environments that are installed."""
+    from harness.engines.environments import engine_lines, engine_python
+
+    if kind is not None:
+        click.echo(engine_python(None, kind == "cpu"))
+        return
+    for line in engine_lines():
+        click.echo(line)
 
 
 def _fail_on(tests: list[FailOn], comparisons: list[Comparison]) -> None:

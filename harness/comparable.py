@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -54,7 +55,7 @@ def _one_line(text: str) -> str:
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
-def _where(run: Run) -> str:
+def where(run: Run) -> str:
     """The end of a run's path, which tells it from others."""
     text = _one_line(str(run.path))
     return text if len(text) <= 90 else f"…{text[-89:]}"
@@ -124,7 +125,7 @@ def _check_arm(arm: Sequence[Run]) -> None:
         other = differences(first, run).keys() - _REPEAT
         if other:
             raise UserError(
-                f"{_where(run)}: differs in {some(sorted(other), 3)} from {_where(first)}: not a repeat of it, "
+                f"{where(run)}: differs in {some(sorted(other), 3)} from {where(first)}: not a repeat of it, "
                 "so not one arm with it"
             )
     seeds = sorted(run.spec.seed for run in arm)
@@ -137,8 +138,9 @@ def _check_arm(arm: Sequence[Run]) -> None:
 
 def differences(a: Run, b: Run) -> dict[str, tuple[Any, Any]]:
     """What differs between two runs: kind, fields of the spec, provenance that must agree."""
-    left, right = ({"kind": run.kind} | run.spec.to_dict() for run in (a, b))
-    found = {name: (left[name], right[name]) for name in left if left[name] != right[name]}
+    left, right = ({"kind": run.kind} | run.told for run in (a, b))
+    # What a published figure does not say cannot be held against it.
+    found = {name: (left[name], right[name]) for name in left if name in right and left[name] != right[name]}
     # The number of the repeat tells repeats apart and decides nothing: the seed does.
     found.pop("repeat", None)
     for name in _SAME:
@@ -161,9 +163,11 @@ def refuse_differences(pairs: Sequence[tuple[Run, Run]], allow: Collection[str])
     """
     unknown = sorted(set(allow) - MAY_ALLOW)
     if unknown:
-        # What `trace` covers goes without saying.
-        names = ", ".join(sorted(MAY_ALLOW - {"stream_digest", "trace_digest"}))
-        raise UserError(f"--allow {_one_line(unknown[0])[:12]}: not known; one of {names}")
+        close = difflib.get_close_matches(unknown[0], MAY_ALLOW, n=1)
+        raise UserError(
+            f"--allow {_one_line(unknown[0])[:12]}: not known; {f'did you mean {close[0]}? ' if close else ''}"
+            f"It takes a field of the spec in run.json, or one of {', '.join(sorted({'kind', 'trace'} | _SAME.keys()))}"
+        )
     for pair in pairs:
         found = differences(*pair)
         refused = [name for name in found if name != "policy" and not allowed(name, allow)]
@@ -232,6 +236,15 @@ def shared_rows(runs: Sequence[Run]) -> str | None:
         f"repeats share rows: {together:,} replayed, {distinct:,} of the trace's {size:,} distinct; "
         "the interval is somewhat too narrow"
     )
+
+
+def unequal_kv(pairs: Sequence[tuple[Run, Run]]) -> str | None:
+    """What to say where engines that measured their KV cache themselves came to another size."""
+    for a, b in pairs:
+        left, right = (run.manifest.get("provenance", {}).get("kv_cache_tokens") for run in (a, b))
+        if None not in (left, right) and left != right:
+            return f"the KV caches differ ({left:,} and {right:,} tokens): --kv-tokens gives every arm the same"
+    return None
 
 
 def dependence(tables: Sequence[Any], virtual: bool) -> tuple[str | None, bool]:

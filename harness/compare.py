@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.comparable import (
     allowed,
@@ -18,6 +18,7 @@ from harness.comparable import (
     refuse_differences,
     shared_rows,
     stream,
+    unequal_kv,
 )
 from harness.errors import UserError
 from harness.lengths import undeployable
@@ -29,6 +30,9 @@ from harness.measure.statistics import CONFIDENCE, LONGEST_STAY, PERCENTILES
 from harness.runs import Run, load_run
 
 _OVER_ALPHA = [f"{name}{timed}{variant}" for name in OVER_ALPHA for timed in ("", "_time") for variant in COLUMNS]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 BETTER, WORSE, NO_DIFFERENCE = "better", "worse", "no difference shown"
 
@@ -95,13 +99,61 @@ def compare(a_dirs: Sequence[Path], b_dirs: Sequence[Path], allow: Collection[st
     return compare_runs([load_run(path) for path in a_dirs], [load_run(path) for path in b_dirs], allow)
 
 
+class Reading:
+    """Runs read and measured for a comparison; who compares many pairs keeps one, so that each run is read once.
+
+    The last `most` tables and as many measurements stay in memory.
+    """
+
+    def __init__(self, most: int = 0) -> None:
+        self._most = most
+        self._tables: dict[Path, Any] = {}
+        self._measured: dict[tuple[Path, float | None], tuple[Measured, dict[str, Estimate | None]]] = {}
+
+    def requests(self, run: Run) -> Any:
+        """The run's request table."""
+        return self._once(self._tables, run.path, run.requests)
+
+    def measured(self, run: Run, alpha: float | None) -> Measured:
+        """The run measured, its gaps held against α."""
+        return self._estimated(run, alpha)[0]
+
+    def estimates(self, run: Run, alpha: float | None, names: Sequence[str]) -> dict[str, Estimate | None]:
+        """Estimates of the run by the names of rows, None where it does not have one."""
+        measured, known = self._estimated(run, alpha)
+        return {
+            name: known[name] if name in known else known.setdefault(name, _estimate(name, measured)) for name in names
+        }
+
+    def _estimated(self, run: Run, alpha: float | None) -> tuple[Measured, dict[str, Estimate | None]]:
+        def measure_it() -> tuple[Measured, dict[str, Estimate | None]]:
+            spec = dataclasses.replace(run.spec, alpha=alpha)
+            return measure(self.requests(run), run.steps(), spec, is_closed_loop(spec)), {}
+
+        return self._once(self._measured, (run.path, alpha), measure_it)
+
+    def _once(self, kept: dict[K, V], key: K, make: Callable[[], V]) -> V:
+        value = kept.pop(key) if key in kept else make()
+        # The latest stands last, so that the first is the one to go.
+        kept[key] = value
+        if len(kept) > self._most:
+            del kept[next(iter(kept))]
+        return value
+
+
 def compare_runs(
-    a: Sequence[Run], b: Sequence[Run], allow: Collection[str] = frozenset(), alpha: float | None = None
+    a: Sequence[Run],
+    b: Sequence[Run],
+    allow: Collection[str] = frozenset(),
+    alpha: float | None = None,
+    reading: Reading | None = None,
 ) -> Comparison:
     """Compare runs that are loaded already; see `compare`.
 
-    Both arms' gaps are held against one α: `alpha`, or the one that an arm has.
+    Both arms' gaps are held against one α: `alpha`, or the one that an arm has. `reading` remembers runs from one
+    comparison to the next.
     """
+    reading = reading or Reading()
     pairs = pair_repeats(a, b, allow)
     refuse_differences(pairs, allow)
     found = differences(*pairs[0])
@@ -111,7 +163,7 @@ def compare_runs(
         rows = _reported_rows(pairs[0], "not ranked")
         return Comparison(tuple(a), tuple(b), found, (), "values as reported", reason, rows)
 
-    tables = [(left.requests(), right.requests()) for left, right in pairs]
+    tables = [(reading.requests(left), reading.requests(right)) for left, right in pairs]
     paired = all(stream(left) == stream(right) for left, right in tables)
     notes = undeployable([a[0].spec, b[0].spec])
     if not paired and not unranked:
@@ -122,11 +174,11 @@ def compare_runs(
             )
         notes.append("the arms replay different requests: the comparison is not paired")
     note, independent = dependence([left for left, _ in tables], pairs[0][0].spec.engine in VIRTUAL_ENGINES)
-    notes += [one for one in (note, shared_rows(a)) if one]
+    notes += [one for one in (note, shared_rows(a), unequal_kv(pairs)) if one]
     if len(pairs) > 1 and independent:
         method = f"Student's t over {len(pairs)} paired repeats"
     else:
-        pairs, tables = pairs[:1], tables[:1]
+        pairs = pairs[:1]
         method = "one repeat: interval from within the run only (block bootstrap)"
     alphas = sorted({one for run in (*a, *b) if (one := alpha_of(run.spec)) is not None})
     if alpha is None and len(alphas) == 1:
@@ -137,32 +189,21 @@ def compare_runs(
             f"the arms have α of {', '.join(f'{one:g}' for one in alphas)}: no {' or '.join(OVER_ALPHA)} without one "
             "--alpha for both"
         )
-    measured = [
-        (_measured(left, one, alpha), _measured(right, other, alpha))
-        for (left, right), (one, other) in zip(pairs, tables, strict=True)
-    ]
-    if len(measured) == 1 and any(one.stay > LONGEST_STAY for one in measured[0]):
-        share = max(one.stay for one in measured[0])
+    if len(pairs) == 1 and (share := max(reading.measured(one, alpha).stay for one in pairs[0])) > LONGEST_STAY:
         notes.append(
             f"a request stays for {share:.0%} of the run on average: too few stretches without common requests to "
             "give latencies an interval; use --repeat"
         )
+    # In an open loop the arrivals, not the engine, decide where the steady window lies.
+    closed = is_closed_loop(pairs[0][0].spec)
+    names = [name for name in row_names() if name not in without and (closed or not name.endswith("_steady"))]
+    estimates = [tuple(reading.estimates(run, alpha, names) for run in pair) for pair in pairs]
     rows = {}
-    for name in row_names():
-        if name in without:
-            continue
-        # In an open loop the arrivals, not the engine, decide where the steady window lies.
-        if name.endswith("_steady") and not is_closed_loop(pairs[0][0].spec):
-            continue
-        row = _row(name, measured, paired, word)
+    for name in names:
+        row = _row(name, [(left[name], right[name]) for left, right in estimates], paired, word)
         if row is not None:
             rows[name] = row
     return Comparison(tuple(a), tuple(b), found, tuple(notes), method, reason, rows)
-
-
-def _measured(run: Run, requests: Any, alpha: float | None) -> Measured:
-    spec = dataclasses.replace(run.spec, alpha=alpha)
-    return measure(requests, run.steps(), spec, is_closed_loop(spec))
 
 
 def row_names() -> list[str]:
@@ -183,9 +224,10 @@ def _estimate(name: str, measured: Measured) -> Estimate | None:
     return sample.percentile(float(statistic)) if statistic else sample.mean()
 
 
-def _row(name: str, measured: list[tuple[Measured, Measured]], paired: bool, unranked: str | None) -> Row | None:
+def _row(
+    name: str, estimates: list[tuple[Estimate | None, Estimate | None]], paired: bool, unranked: str | None
+) -> Row | None:
     """A metric's row, None where an arm does not have it."""
-    estimates = [(_estimate(name, a), _estimate(name, b)) for a, b in measured]
     known = [(a, b) for a, b in estimates if a is not None and b is not None]
     if not known or len(known) < len(estimates):
         return None

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.comparable import arms, short
-from harness.measure.fairness import KV, OVER_ALPHA, alpha_of
+from harness.measure.fairness import DECODE, KV, OVER_ALPHA, alpha_of
 from harness.measure.metrics import FAIRNESS, METRICS, Metric
-from harness.measure.verdict import LEVELS
+from harness.measure.verdict import worst
 from harness.runs import Run
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def show_table(run: Run) -> RenderableType:
         interval = _interval(values.get("low"), values.get("high"), scale)
         if metric.kind == "number":
             numbers.add_row(name, _number(values.get("value"), scale), interval, unit)
-        elif values.get("count"):
+        elif values.get("count") != 0:
             latencies.add_row(name, *(_number(values.get(one), scale) for one in _SHOWN), interval, unit)
     parts: list[RenderableType] = [head, tally, numbers, latencies]
     if "gap_mean" in document["metrics"]:
@@ -174,11 +174,12 @@ def _fairness_of_one(run: Run, metrics: dict[str, Any]) -> RenderableType:
     for column in ("decode", "95 % interval", "KV footprint", "unit"):
         table.add_column(column, justify="left" if column == "unit" else "right", no_wrap=True)
     for name, metric in FAIRNESS.items():
-        if name.endswith(KV) or name not in metrics:
+        decode, kv = (metrics.get(one, {}) for one in (name, f"{name}{KV}"))
+        if name.endswith(KV) or not (decode or kv):
             continue
-        scale, unit = _scale(metric, metrics[name].get("value"))
-        interval = _interval(metrics[name].get("low"), metrics[name].get("high"), scale)
-        values = [_number(metrics.get(one, {}).get("value"), scale) for one in (name, f"{name}{KV}")]
+        scale, unit = _scale(metric, (decode or kv).get("value"))
+        interval = _interval(decode.get("low"), decode.get("high"), scale)
+        values = [_number(one.get("value"), scale) for one in (decode, kv)]
         table.add_row(name, values[0], interval, values[1], unit)
     return table
 
@@ -202,7 +203,9 @@ def fairness_table(runs: Sequence[Run]) -> RenderableType | None:
         names = ("gap_mean", "gap_p99", "gap_max", "externality_per_token", f"gap_mean{KV}", "makespan_steps")
         cells = [_mean(documents, name, "value") for name in names]
         if alphas != {None}:
-            share = _mean(documents, "violation_share", "value", 100)
+            # An α of the policy's own may bound KV footprints.
+            counted = DECODE if alpha_of(arm[0].spec, DECODE) is not None else KV
+            share = _mean(documents, f"violation_share{counted}", "value", 100)
             cells.append(share if share == "-" else f"{share} %")
         table.add_row(Text(arm[0].spec.policy + (f" ×{len(arm)}" if len(arm) > 1 else "")), *cells)
     return table
@@ -263,7 +266,7 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
     for arm in arms(runs):
         documents = [run_document(run) for run in arm]
         repeats = f" ×{len(arm)}" if len(arm) > 1 else ""
-        level = max((run.level for run in arm), key=LEVELS.index)
+        level = worst(run.level for run in arm)
         table.add_row(
             Text(arm[0].spec.label + repeats),
             _mean(documents, "output_throughput", "value"),

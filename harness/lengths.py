@@ -35,6 +35,13 @@ def known_to(policy: str, lengths: str) -> str:
     return NONE if use == IGNORED else lengths
 
 
+def known_offline(policy: str, lengths: str) -> str:
+    """What a plan of all requests knows: every length exactly, unless it takes them as they come."""
+    if lengths not in (NONE, "oracle"):
+        raise UserError(f"--lengths {lengths}: the token-step model plans with exact lengths: leave it out")
+    return NONE if policy == "v1" else "oracle"
+
+
 def check_used(policies: Sequence[str], lengths: str) -> None:
     """UserError where lengths are given to policies that all ignore them."""
     if lengths != NONE and all(use_of(policy) == IGNORED for policy in policies):

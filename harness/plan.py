@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.errors import UserError
-from harness.lengths import check_used, known_to
+from harness.lengths import check_used, known_offline, known_to
 from harness.measure.metrics import SLO_METRICS
-from harness.profiles import load_gpu, load_model
+from harness.profiles import load_gpu, load_model, model_name
 from harness.runspec import RunSpec
-from policies.catalog import canonical_policy
+from policies.catalog import VLLM_OWN, canonical_policy
 from policies.offline import canonical_offline
 from workloads import options
 from workloads.arrivals import Arrival, Closed, ClosedPhases, FromTrace, own_arrival, parse_arrival
@@ -138,19 +140,20 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
     Repeat i has seed + i, equal across the policies, so that arms are paired. Within a repeat the order of
     the policies is shuffled (seeded), so that none always goes first.
     """
-    gpus, policies, model = _names(asked)
+    gpus, policies, models = _names(asked)
     workloads = _once([canonical_workload(*options.split(text)) for text in asked.workloads])
-    if asked.template.token_budget < asked.template.slots:
+    if asked.template.engine != "tokenstep" and asked.template.token_budget < asked.template.slots:
         raise UserError(
             f"--token-budget {asked.template.token_budget} is below --slots {asked.template.slots}: "
             "every running request needs a token a step (vLLM refuses it too); raise the budget or lower the slots"
         )
     lengths = asked.template.lengths
-    labels = asked.template.engine == "endpoint"
-    if not labels:
+    engine = asked.template.engine
+    if engine not in ("endpoint", "tokenstep"):
         check_used(policies, lengths)
+    know = {"endpoint": lambda _, given: given, "tokenstep": known_offline}.get(engine, known_to)
     runs = []
-    for gpu in gpus:
+    for gpu, model in zip(gpus, models, strict=True):
         for workload in workloads:
             trace = load(workload, asked.requests)
             requests = requests_of(trace) if asked.requests is None else asked.requests
@@ -170,15 +173,15 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
                         requests=requests,
                         seed=seed,
                         repeat=repeat,
-                        lengths=lengths if labels else known_to(policy, lengths),
+                        lengths=know(policy, lengths),
                     )
                     for policy in order
                 ]
     return runs
 
 
-def _names(asked: Asked) -> tuple[list[str], list[str], str]:
-    """GPUs, policies and model by their canonical names; as given where a server is driven that is not ours."""
+def _names(asked: Asked) -> tuple[list[str], list[str], list[str]]:
+    """GPUs, policies and the model on each GPU by canonical names; as given where a server is not ours."""
     if asked.template.engine == "endpoint":
         gpus, policies = _once(list(asked.gpus)), _once(list(asked.policies))
         if len(gpus) > 1 or len(policies) > 1:
@@ -186,9 +189,39 @@ def _names(asked: Asked) -> tuple[list[str], list[str], str]:
                 "--engine endpoint drives the one server that runs there: give one --policy and one --gpu to label it, "
                 "and run again for the next"
             )
-        return gpus, policies, asked.template.model
-    gpus = _once([gpu if gpu.endswith(".toml") else load_gpu(gpu).name for gpu in asked.gpus])
-    return gpus, canonical_policies(asked.policies, asked.template.engine), load_model(asked.template.model).name
+        return gpus, policies, [asked.template.model] * len(gpus)
+    real = asked.template.engine == "vllm"
+    policies = canonical_policies(asked.policies, asked.template.engine)
+    if not real and (only := [policy for policy in policies if read_policy(policy)[0] in VLLM_OWN]):
+        raise UserError(f"policy {only[0]} is a setting of real vLLM: it goes with --engine vllm alone")
+    gpus = _once([_gpu_name(gpu, real) for gpu in asked.gpus])
+    return gpus, policies, [_model_name(gpu, asked.template.model, real) for gpu in gpus]
+
+
+def _gpu_name(gpu: str, any_name: bool) -> str:
+    """A GPU's name as the profiles have it; as it is given where they need not know it."""
+    if gpu.endswith(".toml"):
+        return gpu
+    try:
+        return load_gpu(gpu).name
+    except UserError:
+        if not any_name:
+            raise
+        return gpu
+
+
+def _model_name(gpu: str, model: str, any_name: bool) -> str:
+    """A model's name on a GPU as the profiles have it; as it is given where they need not know it."""
+    if any_name and os.path.isdir(model):
+        return model
+    try:
+        return model_name(gpu, model)
+    except UserError:
+        if not any_name:
+            raise
+    with contextlib.suppress(UserError):
+        return load_model(model).name
+    return model
 
 
 def _once(names: list[str]) -> list[str]:

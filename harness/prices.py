@@ -24,6 +24,9 @@ _DEAR_TOKEN = 0.01
 
 MILLION = 1_000_000
 
+# Above any price in any currency, and below what overflows in a sum.
+MOST = 1e15
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -40,20 +43,20 @@ class Given:
 
 
 def read_price(text: str, option: str) -> float:
-    """A price: a number, for tokens also `0.2/M` (per million); UserError for what is negative or none."""
+    """A price: a number, for tokens also `0.2/M` (per million); UserError for what is none."""
     number, slash, unit = text.strip().partition("/")
     try:
         value = float(number)
     except ValueError:
         value = math.nan
     per_token = option != OPTIONS[GPU_HOUR]
-    if not math.isfinite(value) or value < 0 or (slash and (unit != "M" or not per_token)):
+    if not 0 <= value <= MOST or (slash and (unit != "M" or not per_token)):
         example = (
             "a price per token, such as 2e-7, or per million tokens, such as 0.2/M"
             if per_token
             else "a number, such as 1.9"
         )
-        raise UserError(f"{option} {text}: not a price of 0 or more: write {example}")
+        raise UserError(f"{option} {text}: not a price of 0 to {MOST:g}: write {example}")
     return value / MILLION if slash else value
 
 

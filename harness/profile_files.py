@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from harness.errors import UserError
 from harness.profile_table import Table, nearest, read_toml, shown, spelled
@@ -23,6 +23,8 @@ _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])(-\d{2})?")
 _CURRENCY = re.compile(r"[A-Z]{3}")
 ATTENTION = ("fa2", "fa3", "b300")
 _DEAREST = 1e6  # of anything that is priced
+# What a data sheet tells, and what a profile with measured pairs alone goes without.
+_SHEET = ("memory_gb", "bandwidth_tb_s", "dense_bf16_tflops", "attention", "attention_efficiency")
 _LONGEST_S = 10.0  # of a step's constants
 ASSUMED_MIXED = "the cost of mixed steps of this pair is assumed, not measured (no published fit)"
 
@@ -31,7 +33,8 @@ ASSUMED_MIXED = "the cost of mixed steps of this pair is assumed, not measured (
 class Fit:
     """Measured step-time constants of one pair, with where they come from.
 
-    `flags` repeat what is known to be odd about the fit; `degraded` says why a run on it is worth less.
+    `flags` repeat what is known to be odd about the fit; `degraded` says why a run on it is worth less;
+    `runs` name the runs that it was fitted to, empty where others measured.
     """
 
     basis: Literal["calibrated", "published"]
@@ -40,6 +43,7 @@ class Fit:
     sources: Mapping[str, str]
     flags: tuple[str, ...]
     degraded: tuple[str, ...]
+    runs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +93,28 @@ class Gpu:
     """A GPU's figures and the fits known on it.
 
     `flops` is the dense bf16 peak that the roofline uses, FLOP/s: the data sheet's (`dense_bf16_tflops`) or,
-    where no source is sure, the one that a published β_p implies; None where there is neither.
+    where no source is sure, the one that a published β_p implies; None where there is neither. A machine
+    without a data sheet (a CPU) has None for every figure, and pairs whose step times were measured.
     """
 
     name: str
     label: str
     aliases: tuple[str, ...]
-    memory_gb: float
-    bandwidth_tb_s: float
+    memory_gb: float | None
+    bandwidth_tb_s: float | None
     dense_bf16_tflops: float | None
     flops: float | None
-    attention: str
-    attention_efficiency: float
+    attention: str | None
+    attention_efficiency: float | None
     sources: Mapping[str, str]
     fits: Mapping[str, Fit]
     kv_tokens: Mapping[str, int]
     prices: Mapping[str, Price]
+
+    @property
+    def has_sheet(self) -> bool:
+        """Whether a data sheet's figures are known."""
+        return self.memory_gb is not None
 
 
 def gpu_names() -> tuple[str, ...]:
@@ -135,11 +145,16 @@ def load_gpu(name: str) -> Gpu:
 def load_model(name: str) -> Model:
     """A model by its full id (`Qwen/Qwen3-8B`) or the last part of it, in any case."""
     models = _models()
-    for full, model in models.items():
-        if name.lower() in (full.lower(), full.rpartition("/")[2].lower()):
-            return model
+    if full := spelled_as(name, models):
+        return models[full]
     candidates = (*models, *(full.rpartition("/")[2] for full in models))
     raise UserError(f"no model named {name!r}{nearest(name, candidates)} Use one of {', '.join(models)}")
+
+
+def spelled_as(name: str, models: Iterable[str]) -> str | None:
+    """The one of these models that a name means, by its full id or its last part in any case; None where none is."""
+    said = name.rstrip("/").lower()
+    return next((full for full in models if said in (full.lower(), full.rpartition("/")[2].lower())), None)
 
 
 def _plain(name: str) -> str:
@@ -191,9 +206,6 @@ def known_gpu(name: str) -> Gpu:
 def _gpu_file(path: Path) -> Gpu:
     """The GPU of a profile file, checked; errors name the file as the user wrote it, or by its name alone."""
     root = Table(path.name if path.parent == FOLDER else spelled(path), read_toml(path))
-    attention = root.figure("attention", str)
-    if attention not in ATTENTION:
-        raise UserError(f"{root.where('attention')} is {shown(attention)}: use one of {', '.join(ATTENTION)}")
     fits: dict[str, Fit] = {}
     kv_tokens: dict[str, int] = {}
     if root.has("pairs"):
@@ -205,21 +217,21 @@ def _gpu_file(path: Path) -> Gpu:
             if pair.has("steps") or pair.has("mixed"):
                 fits[model] = _fit(pair)
             pair.finish()
-    tflops, flops = _peak(root, fits)
+    sheet = _sheet(root, fits) if not fits or any(root.has(key) for key in _SHEET) else {}
+    if not sheet:
+        for model in fits:
+            if model not in kv_tokens:
+                key = f'pairs."{model}".kv_tokens'
+                raise UserError(f"{root.where(key)} is missing: without memory_gb the profile must say it")
     gpu = Gpu(
         name=path.stem,
         label=root.get("label", str),
         aliases=root.strings("aliases"),
-        memory_gb=root.positive("memory_gb", float, 1e5),
-        bandwidth_tb_s=root.positive("bandwidth_tb_s", float, 1e4, 1e-3),
-        dense_bf16_tflops=tflops,
-        flops=flops,
-        attention=attention,
-        attention_efficiency=root.positive("attention_efficiency", float, 1, 1e-3),
         sources=root.sources,
         fits=fits,
         kv_tokens=kv_tokens,
         prices=_prices(root, (GPU_HOUR,)),
+        **dict.fromkeys((*_SHEET, "flops")) | sheet,
     )
     root.finish()
     return gpu
@@ -252,6 +264,22 @@ def _price(table: Table) -> Price:
         raise UserError(f"{table.where('source')} is empty: say whose price it is")
     table.finish()
     return price
+
+
+def _sheet(root: Table, fits: Mapping[str, Fit]) -> dict[str, Any]:
+    """The figures of a data sheet, all of them: a part of one would pass for a whole."""
+    attention = root.figure("attention", str)
+    if attention not in ATTENTION:
+        raise UserError(f"{root.where('attention')} is {shown(attention)}: use one of {', '.join(ATTENTION)}")
+    tflops, flops = _peak(root, fits)
+    return {
+        "memory_gb": root.positive("memory_gb", float, 1e5),
+        "bandwidth_tb_s": root.positive("bandwidth_tb_s", float, 1e4, 1e-3),
+        "dense_bf16_tflops": tflops,
+        "flops": flops,
+        "attention": attention,
+        "attention_efficiency": root.positive("attention_efficiency", float, 1, 1e-3),
+    }
 
 
 def _peak(root: Table, fits: Mapping[str, Fit]) -> tuple[float | None, float | None]:
@@ -317,6 +345,7 @@ def _fit(pair: Table) -> Fit:
         sources={"steps": steps.get("source", str), "mixed": mixed.get("source", str)},
         flags=steps.strings("flags") + mixed.strings("flags"),
         degraded=tuple(degraded),
+        runs=steps.strings("runs") if steps.has("runs") else (),
     )
     steps.finish()
     mixed.finish()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from harness.comparable import arms, differences, short
 from harness.document import at_alpha, is_twin, run_document
 from harness.errors import UserError
+from harness.lengths import fair
 from harness.measure.columns import NANOSECONDS, Requests
-from harness.measure.fairness import COLUMNS, Fairness, alpha_of_policy, fairness, merge
+from harness.measure.fairness import COLUMNS, DECODE, Fairness, alpha_of, alpha_of_policy, fairness, merge
 from harness.measure.measured import span
 from harness.measure.metrics import PROFITS
 from harness.measure.profit import (
@@ -108,9 +110,8 @@ def _curves(
     ranked = [row for row in rows if row.valid]
     if not ranked:
         return None, None, notes
-    other = sorted(
-        {name for row in ranked for name in differences(ranked[0].runs[0], row.runs[0]).keys() - _MAY_DIFFER}
-    )
+    firsts = [row.runs[0] for row in ranked]
+    other = sorted({name for pair in itertools.combinations(firsts, 2) for name in _unequal(*pair)})
     if other:
         return None, None, [*notes, f"no curves: the runs differ in {', '.join(other)}"]
     base = next((row for row in ranked if row.total.policy == baseline), None)
@@ -118,6 +119,11 @@ def _curves(
         notes.append(f"no break-even: none of the runs has the policy {baseline} (--baseline names another)")
     totals = [row.total for row in ranked]
     return curves(totals, constants, base.total if base else None), base, notes
+
+
+def _unequal(a: Run, b: Run) -> set[str]:
+    """What keeps two runs out of one set of curves; lengths do not where one of them would not look at any."""
+    return differences(a, b).keys() - _MAY_DIFFER - ({"lengths"} if fair([a.spec, b.spec]) else set())
 
 
 def _account(run: Run, variant: str, prices: Prices | None, against: float | None) -> Account:
@@ -128,7 +134,9 @@ def _account(run: Run, variant: str, prices: Prices | None, against: float | Non
     steps = run.steps()
     alpha = 0.0 if run.spec.policy == "ljf" else alpha_of_policy(run.spec.policy)
     if against is None:
-        against = alpha if run.spec.alpha is None else run.spec.alpha
+        against = alpha_of(run.spec, variant)
+    if against is None and run.spec.policy == "ljf" and variant == DECODE:
+        against = alpha
     return Account(
         policy=run.spec.policy,
         alpha=alpha,

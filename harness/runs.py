@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
+import re
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +18,38 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import UserError
+from harness.measure.verdict import NO_VERDICT
 from harness.records import LATER, PRODUCED, REQUESTS, STEPS
 from harness.runschema import SCHEMA_VERSION, check_concluded, check_manifest, check_summary, read_json
 from harness.runspec import RunSpec
 
-__all__ = ["PARTIAL", "SCHEMA_VERSION", "TABLES", "Run", "find_partials", "find_runs", "load_run", "load_runs"]
+__all__ = [
+    "PARTIAL",
+    "SCHEMA_VERSION",
+    "TABLES",
+    "Run",
+    "find_partials",
+    "find_runs",
+    "load_run",
+    "load_runs",
+    "run_path",
+    "slug",
+]
 
 PARTIAL = ".partial"
 TABLES = {"requests": REQUESTS, "steps": STEPS}
 
 # Nanoseconds in 64 bits end at 9.2e9 s: what lies beyond is no time of a run.
 LONGEST_S = 9e9
+# Made once: making one looks for a package that is not there.
+_LONGEST = pa.scalar(LONGEST_S)
 MOST_TOKENS = 10**12
 
 # Of one step: what lies beyond could not be multiplied in 64 bits.
 MOST_A_STEP = 10**9
 _TOKENS = frozenset({"prompt_tokens", "expected_output_tokens", "output_tokens", "preemptions", "cached_tokens"})
+
+_SLUG_LENGTH = 80
 
 # Directories looked into for one run to name in an error.
 _LOOKED_AT = 1000
@@ -57,8 +76,17 @@ class Run:
 
     @property
     def level(self) -> str:
-        """VALID, DEGRADED or INVALID."""
+        """VALID, DEGRADED or INVALID; NONE of a reported run, which nobody could check."""
+        if self.kind == "reported":
+            return NO_VERDICT
         return str(self.manifest.get("verdict", {}).get("level", "INVALID"))
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What is known of the spec: all of it, or of a reported run what its source tells."""
+        if self.kind == "reported":
+            return dict(self.manifest["spec"])
+        return self.spec.to_dict()
 
     def requests(self) -> pa.Table:
         """The request table; UserError where there is none or it is damaged."""
@@ -68,6 +96,21 @@ class Run:
         """The step table, None where the engine told nothing of its steps."""
         table = read_table(self.path, "steps")
         return table if table.num_rows else None
+
+
+def slug(name: str) -> str:
+    """A name as a path segment of [a-z0-9._=+-], never empty or hidden; long ones end in a hash."""
+    out = re.sub(r"[^a-z0-9._=+-]", "-", name.lower()).lstrip(".-") or "none"
+    if len(out) > _SLUG_LENGTH:
+        out = f"{out[: _SLUG_LENGTH - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return out
+
+
+def run_path(out: Path, spec: RunSpec, started: datetime) -> Path:
+    """Where a run lands: out / gpu / model / workload / policy / UTC-digest-repeat, each segment a slug."""
+    stamp = started.astimezone(UTC).strftime("%Y%m%dt%H%M%S.%fz")
+    names = (spec.gpu, spec.model, spec.workload, spec.policy)
+    return out.joinpath(*map(slug, names), f"{stamp}-{spec.digest[:8]}-r{spec.repeat}")
 
 
 def load_run(path: Path) -> Run:
@@ -163,10 +206,16 @@ def read_table(directory: Path, name: str, columns: Collection[str] | None = Non
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise _damaged(path, "not a regular file")
-        with pq.ParquetFile(path) as file:
+        # Opened here: given a path, Arrow takes what stands before a colon for a scheme (`--out noisy:1`).
+        with pa.OSFile(str(path)) as source, pq.ParquetFile(source) as file:
             if why := _other_columns(file.schema_arrow, schema):
                 raise _damaged(path, why)
-        table = pq.read_table(path, schema=schema, columns=wanted)
+            known = schema if wanted is None else pa.schema([schema.field(name) for name in wanted])
+            table = file.read(columns=[name for name in known.names if name in file.schema_arrow.names])
+        for place, field in enumerate(known):
+            if field.name not in table.column_names:
+                table = table.add_column(place, field, pa.nulls(len(table), field.type))
+        table = table.select(known.names).cast(known)
         table.validate(full=True)
         why = next((why for column in table.column_names if (why := _fault(column, table.column(column)))), None)
     except FileNotFoundError:
@@ -202,7 +251,7 @@ def _fault(name: str, column: pa.ChunkedArray) -> str | None:
     if pa.types.is_list(column.type):
         column = pc.list_flatten(column)
     if pa.types.is_floating(column.type) and name.endswith("_s"):
-        fits = pc.less_equal(pc.abs(column), LONGEST_S)
+        fits = pc.less_equal(pc.abs(column), _LONGEST)
         if pc.all(fits).as_py() is False:
             return f"its column {name} holds a time that is not finite or beyond {LONGEST_S:g} s"
     if name in _TOKENS or name in PRODUCED:

@@ -26,6 +26,7 @@ class RunSpec:
     prompt tokens declared to hit the prefix cache (0.0: none was declared), None where the cache is off.
     `lengths` is what the scheduler knows of output lengths, canonical (`none`, `oracle`, `noisy:sigma=0.3`);
     `none` of a policy of ours that would not look at it.
+    Of an engine that bench starts, `engine_args` are the extra flags.
     """
 
     gpu: str
@@ -49,6 +50,7 @@ class RunSpec:
     client: dict[str, Any] = field(default_factory=dict)
     alpha: float | None = None
     lengths: str = "none"
+    engine_args: str = ""
     sessions: bool = False
     think_s: float = 0.0
     prefix_caching: float | None = None

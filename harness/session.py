@@ -23,6 +23,7 @@ from harness.errors import USER_ERRORS, Interrupted, RunFailed, UserError
 from harness.measure.verdict import LEVELS, verdict_so_far
 from harness.plan import ENGINES, Asked, canonical_policies, dropped, plan_runs, read_arrival, read_slo, split_policies
 from harness.profile_table import nearest
+from harness.profiles import BLOCK
 from harness.run import MakeEngine, Prepared, prepare, run, trace_of
 from harness.runs import Run
 from harness.runspec import RunSpec
@@ -31,10 +32,6 @@ from workloads.arrivals import Offline
 from workloads.hints import canonical_lengths
 
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
-NOT_BUILT = {
-    "vllm": "starting real vLLM",
-    "emulated": "vLLM's own scheduler in virtual time",
-}
 # What replays where no server does.
 MAKE: dict[str, MakeEngine] = {"simulated": Simulated, "tokenstep": TokenStep}
 EXAMPLES = {"gpus": "gpu l40s", "policies": "policy v1,ebplus", "workloads": "workload sharegpt"}
@@ -62,6 +59,7 @@ def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> A
         slots=options["slots"],
         token_budget=options["token_budget"],
         seed=options["seed"],
+        block_size=options["block_size"] or BLOCK,
         kv_tokens=options["kv_tokens"],
         max_model_len=options["max_model_len"],
         watermark=options["watermark"],
@@ -71,6 +69,7 @@ def asked_of(options: dict[str, Any], client: dict[str, Any] | None = None) -> A
         client=client or {},
         alpha=options["alpha"],
         lengths=canonical_lengths(options["lengths"]),
+        engine_args=options["engine_args"],
         sessions=options["sessions"],
         think_s=options["think_time"],
         prefix_caching=options["prefix_caching"],
@@ -97,22 +96,43 @@ def _arrival(options: dict[str, Any], engine: str) -> str:
 
 
 def engine_of(options: dict[str, Any]) -> str:
-    """The engine asked for; `auto` is an endpoint where there is a --url, and the virtual-time engine elsewhere."""
+    """The engine asked for.
+
+    `auto` is an endpoint where there is a --url, real vLLM where it can be started here (see `real_engine`), and
+    the virtual-time engine elsewhere.
+    """
     engine = str(options["engine"])
     if engine not in ENGINES:
         raise UserError(f"no engine {engine!r}{nearest(engine, ENGINES)} Use one of {', '.join(ENGINES)}")
-    if engine in NOT_BUILT:
-        raise UserError(
-            f"--engine {engine}: {NOT_BUILT[engine]} is not in this version yet; leave --engine out to replay on "
-            "the virtual-time engine (`simulated`), or start a server and drive it with --engine endpoint --url"
-        )
     if engine == "auto":
-        return "simulated" if options["url"] is None else "endpoint"
+        if options["url"] is not None:
+            return "endpoint"
+        return "vllm" if real_engine(options)[0] else "simulated"
     if engine == "endpoint" and options["url"] is None:
         raise UserError("--engine endpoint needs --url, such as --url http://127.0.0.1:8000")
-    if engine in MAKE and options["url"] is not None:
-        raise UserError(f"--url goes with --engine endpoint; --engine {engine} drives no server")
+    if engine != "endpoint" and options["url"] is not None:
+        raise UserError(f"--url goes with --engine endpoint; --engine {engine} drives no server of yours")
     return engine
+
+
+def real_engine(options: dict[str, Any]) -> tuple[bool, str]:
+    """Whether `--engine auto` starts real vLLM here, and why: the GPU named must be there, and an environment."""
+    from harness.engines.environments import engine_python
+    from harness.engines.gpus_here import cards, is_cpu, is_here
+
+    gpus = sorted({gpu for text in options["gpus"] for gpu in text.split(",")})
+    if not gpus:
+        return False, ""
+    if len(gpus) > 1:
+        return False, "several GPUs are named"
+    cpu = is_cpu(gpus[0])
+    if not cpu and not is_here(gpus[0], cards()):
+        return False, f"there is no {gpus[0]} in this machine"
+    try:
+        python = engine_python(options["engine_python"], cpu)
+    except UserError as error:
+        return False, f"{gpus[0]} is here, but {error}"
+    return True, f"{gpus[0]} is here, and {python} has vLLM"
 
 
 class RunSession:
@@ -121,8 +141,11 @@ class RunSession:
     def __init__(self, asked: Asked, out: Path, quiet: bool, make: MakeEngine | None = None) -> None:
         self.interrupted = False
         self.failure: Exception | None = None
+        # What was said of the choice of the engine, before anything of the runs.
+        self.why = ""
         self._out = out
         self._make = make or MAKE[asked.template.engine]
+        self._own_servers = asked.template.engine in ("vllm", "emulated")
         self._console = plain_console(stderr=True)
         self._quiet = quiet
         self.specs = plan_runs(
@@ -159,19 +182,29 @@ class RunSession:
                     self._console.print(str(error), soft_wrap=True)
                     break
                 except (RunFailed, *USER_ERRORS) as error:
-                    if not runs:
+                    if not runs and self.failure is None and not (self._own_servers and isinstance(error, RunFailed)):
                         raise
-                    self.failure = error
+                    if self._goes_on(error, i):
+                        continue
                     break
                 if runs[-1].status == "failed":
-                    self.failure = RunFailed(
-                        f"{runs[-1].path}: {runs[-1].manifest['reason']}; what was recorded is kept"
-                    )
+                    reason = f"{runs[-1].path}: {runs[-1].manifest['reason']}; what was recorded is kept"
+                    if self._goes_on(RunFailed(reason), i):
+                        continue
                     break
                 if self.interrupted:
                     self._console.print(f"{runs[-1].status}: kept as {runs[-1].path}", soft_wrap=True)
                     break
         return runs
+
+    def _goes_on(self, failure: Exception, place: int) -> bool:
+        """Remembers a failure; whether the next run starts: each has a server of its own, where bench starts them."""
+        self.failure = self.failure or failure
+        rest = len(self.specs) - place - 1
+        if not self._own_servers or self.interrupted or not rest:
+            return False
+        self._console.print(f"{failure}; the next run goes on ({rest} left)", soft_wrap=True)
+        return True
 
     def comparisons(self, runs: list[Run]) -> list[Comparison]:
         """The first policy named against each of the others, a GPU and workload at a time; none after Ctrl-C."""
@@ -232,9 +265,12 @@ class RunSession:
                     "the run's start and end weigh in; more --requests show the steady state"
                 ] = None
         if spec.engine == "simulated":
-            self._console.print(
-                "replaying on the virtual-time engine (this version starts no real engine): results are `simulated`"
-            )
+            why = f" ({self.why})" if self.why else ""
+            self._console.print(f"replaying on the virtual-time engine{why}: results are `simulated`", soft_wrap=True)
+        elif spec.engine == "emulated":
+            self._console.print("replaying with vLLM's own scheduler in virtual time: results are `emulated`")
+        elif self.why:
+            self._console.print(f"starting real vLLM: {self.why}", soft_wrap=True)
         for note in self._said:
             self._console.print(note)
 
@@ -284,6 +320,8 @@ def _about(arm: list[Run]) -> list[str]:
 
 def _told(status: Status) -> str:
     rate = f"{status.output_tokens / status.now_s:,.0f} tok/s" if status.now_s > 0 else ""
+    if status.doing:
+        return status.doing
     if status.in_flight is None:
         return f"virtual {status.now_s:,.1f} s  {rate}"
     lag = "" if status.lag_s is None else f"  lag {status.lag_s * 1e3:.1f} ms"

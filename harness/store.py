@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -15,32 +13,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.appendlog import AppendLog, is_locked, to_parquet
+from harness.appendlog import AppendLog, is_locked, to_parquet, whole_batches
+from harness.engine_log import ENGINE_LOG, read_engine_log
 from harness.errors import RunFailed, UserError
 from harness.provenance import scrub
 from harness.records import PRODUCED, REQUESTS
-from harness.runs import TABLES, final_of, no_run, partial_of, read_table
+from harness.runs import TABLES, final_of, no_run, partial_of, read_table, run_path
 from harness.runschema import SCHEMA_VERSION, check_manifest, read_json
 from harness.runspec import RunSpec
 
+LOGS = {name: f"{name}.arrows" for name in TABLES}
 RECOVERED = "recovered: the process ended without finishing"
-
-_SLUG_LENGTH = 80
-
-
-def slug(name: str) -> str:
-    """A name as a path segment of [a-z0-9._=+-], never empty or hidden; long ones end in a hash."""
-    out = re.sub(r"[^a-z0-9._=+-]", "-", name.lower()).lstrip(".-") or "none"
-    if len(out) > _SLUG_LENGTH:
-        out = f"{out[: _SLUG_LENGTH - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-    return out
-
-
-def run_path(out: Path, spec: RunSpec, started: datetime) -> Path:
-    """Where a run lands: out / gpu / model / workload / policy / UTC-digest-repeat, each segment a slug."""
-    stamp = started.astimezone(UTC).strftime("%Y%m%dt%H%M%S.%fz")
-    names = (spec.gpu, spec.model, spec.workload, spec.policy)
-    return out.joinpath(*map(slug, names), f"{stamp}-{spec.digest[:8]}-r{spec.repeat}")
 
 
 class RunWriter:
@@ -50,7 +33,7 @@ class RunWriter:
         self.path = path
         self.partial = partial_of(path)
         self.manifest = manifest
-        self._logs = {name: AppendLog(self.partial / f"{name}.arrows", schema) for name, schema in TABLES.items()}
+        self._logs = {name: AppendLog(self.partial / LOGS[name], schema) for name, schema in TABLES.items()}
 
     @classmethod
     def create(
@@ -105,6 +88,16 @@ class RunWriter:
     def add_steps(self, batch: pa.RecordBatch) -> None:
         """Append step rows (columns of STEPS); RunFailed where the disk does not take them."""
         self._add("steps", batch)
+
+    def learn(self, provenance: dict[str, Any] | None = None, **values: Any) -> None:
+        """Put into run.json at once what only a run under way can tell, so that a killed run has it too.
+
+        `provenance` joins what stands there; RunFailed where the disk does not take it.
+        """
+        self.manifest |= scrub(values)
+        self.manifest["provenance"] |= scrub(provenance or {})
+        with _writing(self.partial):
+            write_json({self.partial / "run.json": self.manifest})
 
     def finish(
         self, status: str = "complete", reason: str | None = None, observed: dict[str, Any] | None = None
@@ -162,7 +155,7 @@ def recover(path: Path) -> tuple[Path, bool]:
     if source is final and status != "running":
         return final, _again(final, manifest)
     try:
-        goes_on = any(is_locked(log) for name in TABLES if (log := source / f"{name}.arrows").is_file())
+        goes_on = any(is_locked(log) for name in (*LOGS.values(), ENGINE_LOG) if (log := source / name).is_file())
     except OSError as error:
         raise UserError(f"{source}: cannot be recovered ({_why(error)}): make its files readable") from None
     if goes_on:
@@ -192,11 +185,13 @@ def _again(directory: Path, manifest: dict[str, Any]) -> bool:
 
 def _finalise(partial: Path, final: Path, manifest: dict[str, Any], status: str, reason: str | None) -> Path:
     """Make the tables and all that follows from them; only then remove the append files and rename."""
-    logs = {name: partial / f"{name}.arrows" for name in TABLES}
+    logs = {name: partial / log for name, log in LOGS.items()}
+    engine = read_engine_log(partial, manifest)
     for name, log in logs.items():
         if log.is_file():
             try:
-                to_parquet(log, partial / f"{name}.parquet", TABLES[name])
+                batches = engine[name](whole_batches(log)) if engine else whole_batches(log)
+                to_parquet(batches, partial / f"{name}.parquet", TABLES[name])
             except (pa.ArrowException, ValueError) as error:
                 why = str(error).splitlines()[0]
                 raise UserError(f"{log}: damaged ({why}): take it from a copy, or run again") from None
@@ -229,7 +224,7 @@ def _conclude(directory: Path, manifest: dict[str, Any]) -> None:
     known_steps = steps if steps.num_rows else None
     measured = measure(requests, known_steps, spec, is_closed_loop(spec))
     manifest["counts"] = count(requests, known_steps)
-    evidence = Evidence(spec, manifest, requests, known_steps, measured, directory / "engine.log")
+    evidence = Evidence(spec, manifest, requests, known_steps, measured, directory / ENGINE_LOG)
     manifest["verdict"] = judge(evidence, manifest["status"], manifest.get("reason"))
     write_json({directory / "summary.json": summary_of(measured), directory / "run.json": manifest})
 

@@ -50,7 +50,7 @@ def predict(trace: Trace, pair: Pair, setting: Setting) -> dict[str, Any]:
         phases.append({"name": mark["name"], **one})
     return {
         "gpu": pair.gpu.name,
-        "model": pair.model.name,
+        "model": pair.model_name,
         "costs": pair.describe(),
         "slots": setting.slots,
         "token_budget": setting.token_budget,

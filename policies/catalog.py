@@ -23,6 +23,10 @@ FAIR_PAPER = "arXiv 2608.02244"
 # What a policy does with the output lengths that `--lengths` makes known.
 IGNORED, USED, NEEDED = "ignored", "used", "needed"
 
+# Settings of vLLM's own scheduler, which no engine of ours can run.
+STOCK, INTERVAL = "stock", "v1-interval"
+VLLM_OWN = (STOCK, INTERVAL)
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -176,6 +180,10 @@ def _isjl(options: dict[str, Any], setting: Setting) -> Policy:
     )
 
 
+def _vllm_alone(options: dict[str, Any], setting: Setting) -> Policy:
+    raise PolicyError("this is a setting of vLLM's own scheduler and no policy of ours: it goes with --engine vllm")
+
+
 POLICIES: dict[str, PolicyEntry] = {
     entry.name: entry
     for entry in (
@@ -280,6 +288,20 @@ POLICIES: dict[str, PolicyEntry] = {
             ),
             _isjl,
             USED,
+        ),
+        PolicyEntry(
+            STOCK,
+            "vLLM untouched: what our scheduler and its log cost is the difference to v1 (--engine vllm)",
+            "vLLM",
+            (),
+            _vllm_alone,
+        ),
+        PolicyEntry(
+            INTERVAL,
+            "vLLM's own mixed batching, prefill only every n-th step (--engine vllm, vLLM 0.33 or newer)",
+            "vLLM, prefill_schedule_interval",
+            (_count("n", 4, "steps from one that may prefill to the next"),),
+            _vllm_alone,
         ),
     )
 }

@@ -2,7 +2,8 @@
 
 An engine asks `plan` when something can have changed: a request arrived, finished, was admitted or
 preempted, or a prefill phase is under way. Growth of the KV cache alone can open nothing and asks nothing.
-Between two asks the last plan stays in force.
+Between two asks the last plan stays in force. A policy with an `order` is asked before each step in which anyone
+waits: whom the order names may change as time goes by.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ class Order(Protocol):
     """A waiting queue with an order of its own, held by the policy and filled and drawn from by the engine.
 
     An engine that finds a policy's `order` puts every waiting request here and admits what `peek` names,
-    within its own limits (slots, tokens, blocks), until `peek` gives None.
+    within its own limits (slots, tokens, blocks), until `peek` gives None. `peek` and `pop` speak of the step that
+    the last `plan` was asked for.
     """
 
     def push(self, one: Waiting) -> None:

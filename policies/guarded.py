@@ -84,7 +84,7 @@ class Guarded:
 
     def __init__(self, options: GuardOptions) -> None:
         self.options = options
-        self.clock = 0  # decode steps so far
+        self.clock = 0  # steps so far by which those that run advanced
         self._planned = floor(options.plan * options.alpha + 1e-9)  # 0.29 · 100 is 28.999… in doubles
         self._number = 0
         self._entries: dict[Hashable, Entry] = {}  # all that wait
@@ -159,7 +159,7 @@ class Guarded:
         self._take_out(entry)
         if slot is not None:
             self._reserved.remove(slot)
-            heappush(self._busy, (self.clock + (one.low or 1) - 1, entry.number, slot))
+            heappush(self._busy, (self.clock + self._stay(entry, one.low or 1), entry.number, slot))
         self._free -= 1
         self._decodes += 1
         if entry.tokens <= self._budget:
@@ -196,7 +196,8 @@ class Guarded:
         return entry
 
     def _key(self, prompt_tokens: int) -> int:
-        return prompt_tokens // (self.options.alpha + 1)
+        # A few keys span what the guard lets in, and most with one of them pass it.
+        return prompt_tokens // (self.options.alpha // 3 + 1)
 
     def _shelve(self, entry: Entry, ahead: bool = False) -> None:
         entry.place = Place.SHELF
@@ -262,7 +263,12 @@ class Guarded:
         """Reserves slots: the longest requests above α whose counts at the start are within α of each other."""
         alpha, top, bottom = self.options.alpha, self._top, self._bottom
         leaders: list[Entry] = []
-        for entry in islice(self._all.longest(UNKNOWN, above=alpha), 4 * self._free + LOOK):
+        longest = self._all.longest(UNKNOWN, above=alpha)
+        if self.options.kv:
+            first = next(longest, None)
+            prompt = 0 if first is None else first.one.prompt_tokens
+            longest = self._near_prompts(prompt - alpha, prompt + alpha, UNKNOWN, above=alpha)
+        for entry in islice(longest, 4 * self._free + LOOK):
             if len(leaders) == self._free:
                 break
             high = entry.start if top is None else max(top, entry.start)
@@ -304,11 +310,15 @@ class Guarded:
         return found
 
     def _short(self, room: int) -> Entry | None:
-        """The longest that passes and ends within this many decode steps."""
+        """The longest that passes and gives its slot back within this many steps of the clock."""
         for entry in self._candidates(room) if room > 0 else ():
-            if entry.length + self._delay(entry)[1] <= room and self._passes(entry):
+            if self._stay(entry, entry.length) <= room and self._passes(entry):
                 return entry
         return None
+
+    def _stay(self, entry: Entry, length: int) -> int:
+        """Steps of the clock for which it holds a slot; exclusive prefill gives the first token beside the clock."""
+        return length - 1 if self.options.exclusive else length + self._delay(entry)[1]
 
     def _for_others(self) -> Entry | None:
         """The longest that passes, of the shorts first while leaders are still to come."""
@@ -326,10 +336,14 @@ class Guarded:
         if not self.options.kv:
             # None on the shelves has a token yet.
             return islice(self._all.longest(bound), LOOK) if top - 1 <= alpha else iter(())
-        # A prompt of several chunks may be a little larger than others: one key more.
-        keys = range(self._key(max(0, top - alpha - 1)), self._key(self._bottom + alpha) + 2)
-        near = [self._near[key].longest(bound) for key in keys if key in self._near]
-        return islice(merge(*near, key=lambda entry: (-entry.length, entry.number)), LOOK)
+        # Whom only the tokens that others gain during its prefill would let in may be missed.
+        return islice(self._near_prompts(top - alpha - 1, self._bottom + alpha - 1, bound), LOOK)
+
+    def _near_prompts(self, least: int, most: int, bound: int, above: int = -1) -> Iterator[Entry]:
+        """Those with about these prompts, tokens, and of a length of at most `bound` and more than `above`."""
+        keys = range(self._key(max(0, least)), self._key(max(0, most)) + 1)
+        near = [self._near[key].longest(bound, above) for key in keys if key in self._near]
+        return merge(*near, key=lambda entry: (-entry.length, entry.number))
 
     def _passes(self, entry: Entry) -> bool:
         """The guard: whether it would be within α of all that run, from its first token on."""
@@ -368,8 +382,8 @@ class Isjl:
         return PREFILL if view.prefilling or self.order.peek(view) is not None else DECODE
 
     def on_steps(self, steps: int, decodes: int, running: int, first_tokens: int) -> None:
-        """Counts the decode steps."""
-        if decodes:
+        """Counts the steps by which those that run advance: where prefill stops them, decode steps alone."""
+        if decodes or (first_tokens and not self.order.options.exclusive):
             self.order.clock += steps
 
     def on_admit(self, prompt_tokens: int, /) -> None:

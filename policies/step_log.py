@@ -70,7 +70,8 @@ class StepLog:
     def __init__(self, path: Path, header: dict[str, Any]) -> None:
         # A log is never added to: its header holds for all of it.
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        self._queue: deque[bytes] = deque()
+        # Steps and events are packed by the thread that writes: the engine's only puts them down.
+        self._queue: deque[bytes | tuple[int, ...] | tuple[str, int, int, int, int, int]] = deque()
         self._stop = threading.Event()
         self.fault: OSError | None = None
         self._queue.append(MAGIC)
@@ -83,13 +84,11 @@ class StepLog:
 
     def step(self, columns: tuple[int, ...]) -> None:
         """A step, its integers in the order of STEP_COLUMNS."""
-        self._queue.append(STEP_RECORD.pack(STEP, STEP_BYTES, *columns))
+        self._queue.append(columns)
 
     def event(self, kind: int, t: int, step: int, tokens: int, preemptions: int, request: str) -> None:
         """A request's event; `kind` counts as in EVENTS."""
-        name = request.encode()
-        size = EVENT_BYTES + len(name)
-        self._queue.append(EVENT_RECORD.pack(EVENT, size, kind, t, step, tokens, preemptions) + name)
+        self._queue.append((request, kind, t, step, tokens, preemptions))
 
     def state(self, state: PolicyState) -> None:
         """What the policy holds to be true from the next step on."""
@@ -111,12 +110,21 @@ class StepLog:
 
     def _flush(self) -> None:
         queue = self._queue
-        chunk = b"".join([queue.popleft() for _ in range(len(queue))])
+        chunk = b"".join([_packed(queue.popleft()) for _ in range(len(queue))])
         try:
             while chunk:
                 chunk = chunk[os.write(self._file, chunk) :]
         except OSError as error:
             self.fault = error
+
+
+def _packed(entry: Any) -> bytes:
+    if isinstance(entry, bytes):
+        return entry
+    if isinstance(entry[0], str):
+        name = entry[0].encode()
+        return EVENT_RECORD.pack(EVENT, EVENT_BYTES + len(name), *entry[1:]) + name
+    return STEP_RECORD.pack(STEP, STEP_BYTES, *entry)
 
 
 def _close(stop: threading.Event, thread: threading.Thread) -> None:

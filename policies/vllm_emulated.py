@@ -32,6 +32,7 @@ With "async" the output of step i is applied after step i + 1 was scheduled, as 
 from __future__ import annotations
 
 import copy
+import gc
 import heapq
 import json
 import os
@@ -311,6 +312,10 @@ def main() -> None:
 
     base = engine_config()
     import vllm
+
+    # As vLLM's engine does it: what has been made so far is no garbage.
+    gc.collect()
+    gc.freeze()
 
     say({"ready": {"vllm": vllm.__version__}})
     while line := sys.stdin.readline():

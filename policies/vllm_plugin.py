@@ -44,6 +44,7 @@ SCHEDULER_METHODS = ("schedule", "update_from_output", "add_request", "_preempt_
 REQUEST_NAMES = (
     "_output_token_ids",
     "is_prefill_chunk",
+    "max_tokens",
     "num_computed_tokens",
     "num_output_placeholders",
     "num_preemptions",
@@ -136,7 +137,9 @@ class OrderedQueue(RequestQueue):
     def prepend_request(self, request: Request) -> None:
         """A request was preempted, or could not start now."""
         self._requests[request.request_id] = request
-        self._scheduler.asked("order.push_front", self._order.push_front, as_waiting(request))
+        self._scheduler.asked(
+            "order.push_front", self._order.push_front, as_waiting(request, self._scheduler.tokens_on_the_way)
+        )
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
         """Several of these, the last one to be the first."""
@@ -202,6 +205,7 @@ class PolicyScheduler(AsyncScheduler):
         # Of the step scheduled last: prefill tokens, Σ n(context + n/2) over its chunks, decodes, Σ of their
         # contexts and the longest of these.
         self.content: tuple[int, float, int, int, int] = (0, 0.0, 0, 0, 0)
+        self.tokens_on_the_way: int | None = None  # while a request loses its slot: its output, in flight included
         self._preempted = 0
         self._scheduled: Iterable[str] = ()  # names in the last output
         self._state: PolicyState | None = None
@@ -275,8 +279,9 @@ class PolicyScheduler(AsyncScheduler):
 
     def _preempt_request(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         self._preempted += 1
-        generated = self._forget(request)
+        generated = self.tokens_on_the_way = self._forget(request)
         result = super()._preempt_request(request, *args, **kwargs)
+        self.tokens_on_the_way = None
         if self._log is not None:
             self._event(PREEMPTION, request, self.steps, generated)
         return result
@@ -367,7 +372,7 @@ class PolicyScheduler(AsyncScheduler):
             partials.pop(name, None)
             prompt = request.num_prompt_tokens
             generated = len(request._output_token_ids) + request.num_output_placeholders
-            progress.enter(name, prompt, generated)
+            progress.enter(name, prompt, generated, request.max_tokens)
             entered.append((prompt, generated))
         running = len(self.running)
         try:
@@ -446,10 +451,14 @@ def merge_one_shot(empty: Any, output: Any) -> None:
             setattr(output, name, [*told, *(getattr(output, name) or [])])
 
 
-def as_waiting(request: Request) -> Waiting:
-    """A vLLM request as an admission order sees it; its `out_hint` becomes the bounds of its output."""
+def as_waiting(request: Request, generated: int | None = None) -> Waiting:
+    """A vLLM request as an admission order sees it; its `out_hint` becomes the bounds of its output.
+
+    `generated` counts its output where some of it is still on the way.
+    """
     low, high = hint_of(request)
-    return Waiting(request.request_id, request.num_prompt_tokens, len(request._output_token_ids), low, high)
+    had = len(request._output_token_ids) if generated is None else generated
+    return Waiting(request.request_id, request.num_prompt_tokens, had, low, high)
 
 
 def hint_of(request: Request) -> tuple[int | None, int | None]:

@@ -305,8 +305,8 @@ def load_workload(name: str, given: Mapping[str, str], *, requests: int | None, 
 
 def dataset_texts(workload: str, model: str) -> real_sets.Texts:
     """Place and prompt of every row of `name:key=value,…`; WorkloadError where only lengths are at hand."""
-    name, given = options.split(workload)
-    entry, given = entry_of(name, given)
+    name, told = options.split(workload)
+    entry, given = entry_of(name, told)
     values = options.read(entry.name, entry.options, given)
     if entry.texts is None or not (values["path"] or values["hf"] or values.get("source") == "hub"):
         source = entry.name if entry.texts else "sharegpt"

@@ -24,6 +24,8 @@ LARGEST_STAMP_S = 9e9
 _ONE_A_LINE = "write one object a line, without the array's brackets and commas"
 COLUMNS = ("prompt_tokens", "output_tokens", "timestamp_s", "id", "session", "turn", "out_hint", "hash_ids")
 _KNOWN = frozenset(COLUMNS)
+# Of a row of ours or of Mooncake's.
+_LENGTHS = frozenset({*COLUMNS[:2], "input_length", "output_length"})
 
 
 def refuse_array_of_rows(path: Path) -> None:
@@ -33,13 +35,13 @@ def refuse_array_of_rows(path: Path) -> None:
 
 
 def _is_array_of_rows(path: Path) -> bool:
-    """Whether an array's first element is a row of ours rather than a conversation."""
+    """Whether an array's first element is a row of ours, or of Mooncake's, rather than a conversation."""
     try:
         first = next(read_array(path), None)
     except WorkloadError:
         # What is wrong with the array is told where it is read.
         return False
-    return first is not None and isinstance(first.value, dict) and not first.value.keys().isdisjoint(COLUMNS[:2])
+    return first is not None and isinstance(first.value, dict) and not first.value.keys().isdisjoint(_LENGTHS)
 
 
 def _whole(where: str, column: str, value: Any, minimum: int) -> int:
@@ -78,12 +80,12 @@ def _checked(where: str, row: Any) -> dict[str, Any]:
     ):
         raise WorkloadError(f"{where}: hash_ids is {brief(found['hash_ids'])}, not a list of whole numbers")
     if "out_hint" in found:
-        found["out_hint"] = _hint(where, found["out_hint"])
+        found["out_hint"] = hint(where, found["out_hint"])
     return found
 
 
-def _hint(where: str, value: Any) -> tuple[int, int]:
-    """The least and most output tokens that its sender expects."""
+def hint(where: str, value: Any) -> tuple[int, int]:
+    """The least and most output tokens that its sender expects; WorkloadError for what is no such thing."""
     pair = value if isinstance(value, list) else [value, value]
     if len(pair) != 2:
         raise WorkloadError(f"{where}: out_hint is {brief(value)}, neither a number of tokens nor a pair [low, high]")
@@ -168,7 +170,7 @@ def load_jsonl(path: Path) -> Trace:
         key = row["session"]
         number = sessions.setdefault(key, len(sessions))
         # A converted trace keeps its sessions' own numbers: they are part of its digest.
-        session.append(key if header is not None and type(key) is int else number)
+        session.append(key if header is not None and type(key) is int and abs(key) < 1 << 63 else number)
         turns[key] = turns.get(key, -1) + 1
         turn.append(row.get("turn", turns[key]))
     source: dict[str, Any] = {"kind": "file", "format": "jsonl", "file": shown(path.name), "file_sha256": file_sha}

@@ -11,7 +11,7 @@ import numpy as np
 from workloads import cache
 from workloads.blocks import Blocks, misfit
 from workloads.errors import WorkloadError
-from workloads.files import COLUMNS, LARGEST_STAMP_S, MOST_TOKENS, unread_notice
+from workloads.files import COLUMNS, LARGEST_STAMP_S, MOST_TOKENS, hint, unread_notice
 from workloads.header import checked, with_header
 from workloads.reading import brief, open_regular, shown
 from workloads.trace import Trace
@@ -71,6 +71,7 @@ def load_parquet(path: Path) -> Trace:
     prompt = _whole(name, columns, "prompt_tokens", 1)
     session = _session(name, columns["session"], header is not None) if "session" in columns else None
     turn = _whole(name, columns, "turn", 0) if "turn" in columns else None
+    hints = _hints(name, columns["out_hint"]) if "out_hint" in columns else None
     trace = Trace(
         name="file",
         prompt_tokens=prompt,
@@ -80,6 +81,8 @@ def load_parquet(path: Path) -> Trace:
         session=session,
         turn=turns_of(session) if session is not None and turn is None else turn,
         ids=_ids(name, columns["id"]) if "id" in columns else None,
+        hint_low=None if hints is None else hints[:, 0],
+        hint_high=None if hints is None else hints[:, 1],
         blocks=_blocks(name, columns["hash_ids"], prompt, header) if "hash_ids" in columns else None,
     )
     return with_header(trace, header, name)
@@ -94,17 +97,29 @@ def _json(name: str, metadata: bytes) -> Any:
 
 def _whole(name: str, columns: dict[str, Any], column: str, least: int) -> Any:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    values = columns[column]
-    if not pa.types.is_integer(values.type):
-        raise WorkloadError(f"{name}: {column} is a column of {values.type}, not of whole numbers: convert it")
-    good = pc.and_(pc.greater_equal(values, least), pc.less_equal(values, MOST_TOKENS))
-    if (row := pc.index(good, False).as_py()) >= 0:
-        raise WorkloadError(
-            f"{name}, row {row + 1}: {column} is {values[row].as_py()}; it must be {least} to {MOST_TOKENS}"
-        )
-    return np.asarray(values.cast(pa.int64()))
+    if not pa.types.is_integer(columns[column].type):
+        raise WorkloadError(f"{name}: {column} is a column of {columns[column].type}, not of whole numbers: convert it")
+    values = np.asarray(columns[column])
+    odd = np.flatnonzero((values < least) | (values > MOST_TOKENS))
+    if len(odd):
+        told = f"{column} is {values[odd[0]]}; it must be {least} to {MOST_TOKENS}"
+        raise WorkloadError(f"{name}, row {odd[0] + 1}: {told}")
+    return values.astype(np.int64)
+
+
+def _hints(name: str, values: Any) -> Any:
+    """A row [low, high] a request, of a column of numbers or of such pairs."""
+    import pyarrow as pa
+
+    kind = values.type
+    if pa.types.is_integer(kind):
+        pairs = [[one, one] for one in values.to_pylist()]
+    elif pa.types.is_nested(kind) and kind.num_fields == 1 and pa.types.is_integer(kind.field(0).type):
+        pairs = values.to_pylist()
+    else:
+        raise WorkloadError(f"{name}: out_hint is a column of {kind}, neither of numbers nor of pairs: convert it")
+    return np.array([hint(f"{name}, row {row}", pair) for row, pair in enumerate(pairs, 1)], np.int64)
 
 
 def _seconds(name: str, values: Any) -> Any:
@@ -133,8 +148,8 @@ def _session(name: str, values: Any, ours: bool) -> Any:
     kind = values.type
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise WorkloadError(f"{name}: session is a column of {kind}, neither text nor whole numbers: convert it")
-    if ours and pa.types.is_integer(kind):
-        return np.asarray(values.cast(pa.int64()))
+    if ours and pa.types.is_int64(kind):
+        return np.asarray(values)
     return np.asarray(values.dictionary_encode().indices).astype(np.int64)
 
 

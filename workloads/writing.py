@@ -69,6 +69,9 @@ def columns_of(trace: Trace) -> dict[str, Any]:
     columns = {name: values.tolist() for name, values in found.items() if values is not None}
     if trace.ids is not None:
         columns["id"] = list(trace.ids)
+    if trace.hint_low is not None and trace.hint_high is not None:
+        pairs = zip(trace.hint_low.tolist(), trace.hint_high.tolist(), strict=True)
+        columns["out_hint"] = [list(pair) for pair in pairs]
     if trace.blocks is not None:
         columns["hash_ids"] = [list(ids) for ids in trace.blocks.ids]
     return columns
@@ -87,7 +90,12 @@ def _write_parquet(trace: Trace, file: BinaryIO) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kinds = {"timestamp_s": pa.float64(), "id": pa.string(), "hash_ids": pa.list_(pa.uint64())}
+    kinds = {
+        "timestamp_s": pa.float64(),
+        "id": pa.string(),
+        "out_hint": pa.list_(pa.int64()),
+        "hash_ids": pa.list_(pa.uint64()),
+    }
     columns = columns_of(trace)
     table = pa.table({name: pa.array(values, kinds.get(name, pa.int64())) for name, values in columns.items()})
     header = json.dumps(header_of(trace), ensure_ascii=False).encode()

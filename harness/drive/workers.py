@@ -73,20 +73,21 @@ def drive(
     processes: int = 1,
     progress: Callable[[Snapshot], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
+    started: Callable[[int], None] | None = None,
 ) -> Outcome:
     """Send a plan and hand the rows (columns of REQUESTS) to `sink` as requests end; how it went.
 
     `sink` is called in a thread of its own. `stopped` is asked ten times a second: True sends nothing more
     and records what is in flight as `cancelled`. The shares of several processes are by session or row, so a
-    closed loop's slots are divided among them. UserError where the server cannot be reached; what `sink`
-    raises ends the run.
+    closed loop's slots are divided among them. `started` is told the run's start, ns of the monotonic clock.
+    UserError where the server cannot be reached; what `sink` raises ends the run.
     """
     plan = Plan.write(requests)
     processes = max(1, min(processes, len(plan), settings.concurrency or len(plan)))
     crew = _Crew(plan, endpoint, settings, processes, sink)
     try:
         crew.start()
-        crew.watch(progress, stopped)
+        crew.watch(progress, stopped, started)
         crew.recorder.close()
         crew.recorder.check()
         return crew.outcome()
@@ -132,7 +133,12 @@ class _Crew:
             self._crew.append(process)
             self._selector.register(process.read, selectors.EVENT_READ, process)
 
-    def watch(self, progress: Callable[[Snapshot], None] | None, stopped: Callable[[], bool]) -> None:
+    def watch(
+        self,
+        progress: Callable[[Snapshot], None] | None,
+        stopped: Callable[[], bool],
+        started: Callable[[int], None] | None,
+    ) -> None:
         """Record and tell until every process has ended."""
         while not all(process.ended for process in self._crew):
             for key, _ in self._selector.select(_POLL_S):
@@ -142,6 +148,8 @@ class _Crew:
                 self.recorder.start(self._t0_ns)
                 for process in self._crew:
                     process.say(f"go {self._t0_ns}")
+                if started is not None:
+                    started(self._t0_ns)
             self.recorder.check()
             if stopped() and not self._interrupted:
                 self._interrupted = True

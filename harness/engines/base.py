@@ -13,7 +13,8 @@ from harness.store import RunWriter
 class Status:
     """How far a run has come: requests ended, seconds of the run's own clock, output tokens so far.
 
-    The rest is for runs with a client: requests in flight, failures, the longest send lag so far (s), CPU use.
+    The rest is for runs with a client: requests in flight, failures, the longest send lag so far (s), CPU use, and
+    what is done before the first request leaves.
     """
 
     finished: int
@@ -23,6 +24,7 @@ class Status:
     failed: int = 0
     lag_s: float | None = None
     cpu_share: float | None = None
+    doing: str = ""
 
 
 @dataclass(frozen=True, slots=True)

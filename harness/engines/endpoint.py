@@ -61,20 +61,28 @@ class Client:
 
 
 class EndpointEngine:
-    """One run against a server, ready to go; raises UserError for what the user can mend."""
+    """One run against a server, ready to go; raises UserError for what the user can mend.
+
+    `endpoint` may be set until `replay` begins, where the server starts later than the prompts are made; `note`
+    then stands for what is said of it.
+    """
 
     kind = "measured"
 
-    def __init__(self, spec: RunSpec, stream: Stream, endpoint: Endpoint, client: Client) -> None:
+    def __init__(
+        self, spec: RunSpec, stream: Stream, endpoint: Endpoint, client: Client, note: str | None = None
+    ) -> None:
         self.spec = spec
         self.stream = stream
         self.endpoint = endpoint
         self.client = client
         self.degraded: list[str] = []
-        self.notes = [f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"]
+        self.notes = [note or f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"]
         self.hints = hints_of(spec.lengths, stream.trace, spec.seed)
         if len(stream.levels) > 1 and client.processes > 1:
             raise UserError("--processes: a schedule of concurrency is kept by one process: leave --processes out")
+        # What every request's body carries besides.
+        self.extra: dict[str, Any] = {}
         self._prompts = self._prompts_of()
 
     def _prompts_of(self) -> TokenPrompts | TextPrompts | DatasetPrompts:
@@ -150,6 +158,7 @@ class EndpointEngine:
                 processes=self.client.processes,
                 progress=lambda one: progress(_status(one)),
                 stopped=stopped,
+                started=lambda t0_ns: writer.learn(clock={"origin_ns": t0_ns}),
             )
         notes = [*outcome.notes, *cut_short(self.spec.max_duration_s, outcome.sent, len(self.stream.trace))]
         notes += [*scraper.notes, *outlived.notes]
@@ -218,7 +227,7 @@ class EndpointEngine:
         return high if low == high else (low, high)
 
     def _body(self, prompt: Any, max_tokens: int, row: int, out_hint: int | tuple[int, int] | None = None) -> bytes:
-        seed, extra = self.spec.seed + row, hint_fields(out_hint)
+        seed, extra = self.spec.seed + row, self.extra | hint_fields(out_hint)
         if self.client.api == "chat":
             messages = [{"role": "user", "content": prompt}]
             return chat_body(
@@ -243,7 +252,8 @@ class EndpointEngine:
         ]
         outcome = drive(planned, self.endpoint, self._settings(count), rows.append, stopped=stopped)
         table = pa.Table.from_batches(rows, schema=REQUESTS)
-        pq.write_table(table, writer.partial / "warmup.parquet")
+        with (writer.partial / "warmup.parquet").open("wb") as file:
+            pq.write_table(table, file)
         if outcome.recorded and not outcome.completed and not stopped():
             first = next(error for error in table.column("error").to_pylist() if error)
             hint = "--warmup 0 leaves it out"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,18 @@ from workloads.processes import LONGEST_S
 from workloads.trace import Trace
 
 STEPS_AT_ONCE = 1 << 17
+
+# Fields of the spec that say nothing here.
+MEANINGLESS = (
+    "kv_tokens",
+    "watermark",
+    "max_duration_s",
+    "token_budget",
+    "block_size",
+    "max_model_len",
+    "sessions",
+    "prefix_caching",
+)
 
 # The paper's cost of a step (its c and τ, fitted to its Table 1), read as seconds.
 COST = (
@@ -53,8 +66,8 @@ class TokenStep:
         terms += [f"{cost.tau:g} s · requests · longest progress"] if cost.tau else []
         terms += [f"{cost.k:g} s · longest progress"] if cost.k else []
         notes = [
-            "token-step model: every request waits at the start, its length is known exactly (oracle), prompts cost "
-            "nothing; gpu and model are labels. Never comparable to another engine",
+            "token-step model: every request waits at the start, prompts cost nothing; gpu and model are labels. Never "
+            "comparable to another engine",
             f"a step takes {' + '.join(terms)}",
         ]
         if self.policy[0] == "isjl-paper" and not offline_options(*self.policy)["hold"]:
@@ -73,7 +86,6 @@ class TokenStep:
             "engine": "token-step model",
             "engine_version": f"schedbench {__version__}",
             "policy_class": canonical_offline(*self.policy),
-            "lengths": "oracle",
             "cost_model": {
                 "name": "tokenstep",
                 "basis": "assumed",
@@ -133,15 +145,9 @@ def _refuse(spec: RunSpec) -> None:
         raise UserError(
             "--engine tokenstep plans offline, all requests at once: leave out --rate, --arrival and --concurrency"
         )
-    asked = {
-        "--kv-tokens": spec.kv_tokens is not None,
-        "--watermark": spec.watermark != 0,
-        "--max-duration": spec.max_duration_s is not None,
-        "--sessions": spec.sessions,
-        "--prefix-caching": spec.prefix_caching is not None,
-    }
-    for option, given in asked.items():
-        if given:
+    for field in dataclasses.fields(spec):
+        if field.name in MEANINGLESS and getattr(spec, field.name) != field.default:
+            option = "--" + field.name.removesuffix("_s").replace("_", "-")
             raise UserError(f"{option} has no meaning in the token-step model, which has slots alone: leave it out")
 
 

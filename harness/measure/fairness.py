@@ -246,13 +246,18 @@ def estimates(steps: Any, variant: str, state: Fairness, alpha: float | None, ov
     return found
 
 
-def alpha_of(spec: RunSpec) -> float | None:
-    """The α that a run's gaps are held against: that of the spec, else of its policy, None without either."""
-    return spec.alpha if spec.alpha is not None else alpha_of_policy(spec.policy)
+def alpha_of(spec: RunSpec, variant: str | None = None) -> float | None:
+    """The α that a run's gaps are held against: that of the spec, else of its policy, None without either.
+
+    With a `variant`, None too where the α is the policy's own and bounds the other count.
+    """
+    return spec.alpha if spec.alpha is not None else alpha_of_policy(spec.policy, variant)
 
 
-def alpha_of_policy(policy: str) -> float | None:
-    """The α that a policy keeps to (`isjl:alpha=100`), None where it has none."""
+def alpha_of_policy(policy: str, variant: str | None = None) -> float | None:
+    """The α that a policy keeps to (`isjl:alpha=100`), None where it has none (in what the `variant` counts)."""
+    if variant not in (None, KV if "footprint=kv" in policy else DECODE):
+        return None
     found = _ALPHA.match(policy)
     try:
         alpha = float(found[1]) if found else math.nan

@@ -79,7 +79,7 @@ def measure(table: Any, steps: Any | None, spec: RunSpec, closed_loop: bool) -> 
         rates[f"{name}_steady"] = one.rate(window.start, window.end) if window else None
     states = step_states(steps)
     for variant, state in states.items():
-        rates |= estimates(steps, variant, state, alpha_of(spec), stay)
+        rates |= estimates(steps, variant, state, alpha_of(spec, variant), stay)
     return Measured(requests, window, stay, rates, samples, states)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, 
 from harness.runspec import RunSpec
 
 LEVELS = ("VALID", "DEGRADED", "INVALID")
+# Of a reported run: nobody ran it here, so nothing was checked.
+NO_VERDICT = "NONE"
 NOT_APPLICABLE = "not applicable"
 
 OUT_OF_MEMORY = ("out of memory", "outofmemory", "oom-kill")
@@ -94,6 +96,13 @@ def _client_cpu(evidence: Evidence) -> float | str:
         return "a virtual run has no client"
     busy = evidence.manifest.get("client", {}).get("cpu_share")
     return 100 * float(busy) if busy is not None else "the client's CPU time was not recorded"
+
+
+def _elsewhere(evidence: Evidence) -> float | str:
+    if evidence.virtual:
+        return "a virtual run takes no machine's time"
+    share = (evidence.manifest.get("machine") or {}).get("elsewhere")
+    return 100 * float(share) if share is not None else "what else ran on the server's machine was not recorded"
 
 
 def _errors(evidence: Evidence) -> float | str:
@@ -227,6 +236,7 @@ def _comparison(_: Evidence) -> str:
 CHECKS = (
     Check("send_lag", "send lag p99", "s", 0.005, 0.050, _send_lag),
     Check("client_cpu", "client CPU in use", "%", 70, 90, _client_cpu),
+    Check("elsewhere", "the machine's CPU time that other work took", "%", 10, 30, _elsewhere),
     Check("errors", "requests not completed", "%", 0.1, 1, _errors),
     Check("completed", "completed requests", "", None, 1, _completed, floor=True),
     Check("steady_window", "steady window of the run", "%", 50, 20, _steady, floor=True),
@@ -283,3 +293,8 @@ def _why(entry: dict[str, Any]) -> str:
     space = "" if unit in ("%", "") else " "
     value = f"{entry['value'] * scale:.4g}{space}{unit}"
     return f"{entry['label']}: {value} ({side} {limit * scale:g}{space}{unit})"
+
+
+def worst(levels: Iterable[str]) -> str:
+    """The worst of some verdicts' levels."""
+    return max(levels, key=(NO_VERDICT, *LEVELS).index)

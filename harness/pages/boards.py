@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -9,20 +10,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.comparable import arms
-from harness.compare import compare_runs
+from harness.comparable import arms, where
+from harness.compare import Reading, compare_runs
+from harness.document import is_twin
 from harness.errors import UserError
 from harness.measure.statistics import t_quantile
-from harness.measure.verdict import LEVELS
+from harness.measure.verdict import worst
 from harness.pages.corpus import Corpus, Entry
 from harness.pages.keep import Keep
+from harness.runspec import RunSpec
 
 # The arm that a change is held against, the first of these that the board has.
 BASELINES = ("v1", "stock", "v0")
 # Measured before the rest: what was timed comes before what was computed or only told.
 KINDS = ("measured", "emulated", "simulated", "reported")
-# Never part of what makes a board: the policy is compared, and repeats are the arm's own.
-_NOT_THE_BOARD = ("policy", "seed", "repeat")
+# Runs of a board that stay in memory while its arms are held against each other.
+REMEMBERED = 24
+# Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.
+_NOT_THE_BOARD = ("policy", "lengths", "seed", "repeat")
+# What a publication chose for each policy on its own.
+TUNED = ("slots", "token_budget")
+# Of the spec's fields, those that have one.
+_DEFAULTS = {
+    one.name: one.default if one.default_factory is dataclasses.MISSING else one.default_factory()
+    for one in dataclasses.fields(RunSpec)
+    if (one.default, one.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +81,7 @@ class Arm:
     @property
     def level(self) -> str:
         """The worst verdict of its repeats."""
-        return max((entry.run.level for entry in self.entries), key=LEVELS.index)
+        return worst(entry.run.level for entry in self.entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,28 +100,47 @@ class Board:
 
 
 def boards(corpus: Corpus, keep: Keep) -> list[Board]:
-    """Every board of the corpus, measured first, then by GPU, model, workload and load."""
+    """Every board of the corpus, measured first and what is doubtful last, then by GPU, model, workload and load."""
+    return sorted((board_of(entries, keep) for entries in grouped(corpus.entries)), key=_place)
+
+
+def grouped(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """The runs that stand on a board together."""
     groups: dict[str, list[Entry]] = {}
-    for entry in corpus.entries:
-        groups.setdefault(_together(entry), []).append(entry)
-    found = [_board(key, entries, keep) for key, entries in groups.items()]
-    return sorted(found, key=_place)
+    for entry in entries:
+        groups.setdefault(decides(entry), []).append(entry)
+    return list(groups.values())
 
 
-def _together(entry: Entry) -> str:
-    """What must be equal for runs to stand on one board, as text."""
-    spec = {name: value for name, value in entry.run.spec.to_dict().items() if name not in _NOT_THE_BOARD}
+def decides(entry: Entry, without: Sequence[str] = ()) -> str:
+    """What must be equal for runs to stand on one board, as text; `without` some fields of the spec."""
+    reported = entry.run.kind == "reported"
+    left_out = (*_NOT_THE_BOARD, *without, *(TUNED if reported else ()))
+    # What is as it is by default goes without saying, so that a board keeps its id when specs gain a field.
+    default = {} if reported else _DEFAULTS
+    spec = {
+        name: value
+        for name, value in entry.run.told.items()
+        if name not in left_out and (name not in default or value != default[name])
+    }
     provenance = entry.run.manifest.get("provenance", {})
-    version = None if entry.run.kind == "reported" else provenance.get("engine_version")
-    return json.dumps([entry.run.kind, version, spec], sort_keys=True)
+    # Figures of two publications, or of two experiments of one, are of different runs.
+    origin = [provenance.get(name) for name in (("paper", "set") if reported else ("engine_version",))]
+    return json.dumps([entry.run.kind, *origin, spec], sort_keys=True)
 
 
 def _place(board: Board) -> tuple[Any, ...]:
-    spec = board.first.run.spec
-    return (KINDS.index(board.kind), spec.gpu, spec.model, spec.workload, spec.arrival, spec.requests, board.id)
+    """What is most to be trusted comes first: valid before degraded, data sets before twins and made-up lengths."""
+    run = board.first.run
+    spec = run.spec
+    doubts = (all(arm.level != "VALID" for arm in board.arms), ":" in spec.workload, is_twin(run))
+    about = (spec.gpu, spec.model, spec.workload, spec.arrival, spec.requests, -spec.slots, -spec.token_budget)
+    return (KINDS.index(board.kind), *doubts, *about, board.id)
 
 
-def _board(key: str, entries: list[Entry], keep: Keep) -> Board:
+def board_of(entries: list[Entry], keep: Keep, reading: Reading | None = None) -> Board:
+    """The board of these runs."""
+    key = decides(entries[0])
     by_run = {entry.run.path: entry for entry in entries}
     # Of one spec at one seed the latest run counts: an arm has each repeat once.
     latest: dict[str, Entry] = {}
@@ -121,8 +153,11 @@ def _board(key: str, entries: list[Entry], keep: Keep) -> Board:
     baseline = next((name for name in BASELINES for arm in found if arm.policy == name), None)
     if baseline is not None:
         base = next(arm for arm in found if arm.policy == baseline)
-        found = [arm if arm is base else _against(base, arm, keep) for arm in found]
-    found.sort(key=lambda arm: (arm.level == "INVALID", -_rate(arm), arm.policy))
+        reading = reading or Reading(REMEMBERED)
+        found = [arm if arm is base else _against(base, arm, keep, reading) for arm in found]
+    # Reported figures are not ranked: the baseline, then by name.
+    ranked = entries[0].run.kind != "reported"
+    found.sort(key=lambda arm: (arm.level == "INVALID", -_rate(arm) if ranked else arm.policy != baseline, arm.policy))
     return Board(hashlib.sha256(key.encode()).hexdigest()[:10], entries[0].run.kind, tuple(found), baseline)
 
 
@@ -132,8 +167,9 @@ def _rate(arm: Arm) -> float:
 
 
 def _arm(entries: tuple[Entry, ...]) -> Arm:
-    names = dict.fromkeys(name for entry in entries for name in _flat(entry))
-    values = {name: value for name in names if (value := _mean([_flat(entry).get(name) for entry in entries]))}
+    flat = [_flat(entry) for entry in entries]
+    names = dict.fromkeys(name for one in flat for name in one)
+    values = {name: value for name in names if (value := _mean([one.get(name) for one in flat]))}
     return Arm(entries, values)
 
 
@@ -163,27 +199,34 @@ def _mean(values: Sequence[Value | None]) -> Value | None:
     return Value(mean, mean - half, mean + half)
 
 
-def _against(base: Arm, arm: Arm, keep: Keep) -> Arm:
-    key = hashlib.sha256(json.dumps([_identity(base), _identity(arm)]).encode()).hexdigest()
-    found = keep.made(key, lambda: _compared(base, arm))
+def _against(base: Arm, arm: Arm, keep: Keep, reading: Reading) -> Arm:
+    found = compared(base, arm, keep, reading)
     changes = {name: Change(*values) for name, values in found["changes"].items()}
     return Arm(arm.entries, arm.values, changes, found["refusal"], tuple(found["notes"]))
 
 
+def compared(base: Arm, arm: Arm, keep: Keep, reading: Reading, allow: Sequence[str] = ()) -> dict[str, Any]:
+    """An arm held against another, as JSON values that are kept: `changes` by metric, `refusal`, `notes`."""
+    key = hashlib.sha256(json.dumps([_identity(base), _identity(arm), *allow]).encode()).hexdigest()
+    return dict(keep.made(key, lambda: _compared(base, arm, reading, allow)))
+
+
 def _identity(arm: Arm) -> list[list[str]]:
-    return [
-        [entry.where, entry.run.manifest["digest"], str(entry.run.manifest.get("started_utc")), entry.run.level]
-        for entry in arm.entries
-    ]
+    return [[entry.where, entry.digest] for entry in arm.entries]
 
 
-def _compared(base: Arm, arm: Arm) -> dict[str, Any]:
+def _compared(base: Arm, arm: Arm, reading: Reading, allow: Sequence[str]) -> dict[str, Any]:
     """The comparison of two arms over the repeats that both have; what forbids one is said, not raised."""
     left, right = ({entry.run.spec.repeat: entry.run for entry in one.entries} for one in (base, arm))
     common = sorted(left.keys() & right.keys())
     try:
-        found = compare_runs([left[i] for i in common], [right[i] for i in common])
+        allow = (*allow, *TUNED) if base.first.run.kind == "reported" else allow
+        found = compare_runs([left[i] for i in common], [right[i] for i in common], allow, reading=reading)
     except UserError as error:
-        return {"changes": {}, "refusal": str(error), "notes": []}
+        line = str(error)
+        for entry in (*base.entries, *arm.entries):
+            # As on every machine.
+            line = line.replace(where(entry.run), entry.where)
+        return {"changes": {}, "refusal": line, "notes": []}
     changes = {name: [row.ratio, row.low, row.high, row.p, row.word] for name, row in found.rows.items()}
     return {"changes": changes, "refusal": found.refusal, "notes": [found.method, *found.notes]}

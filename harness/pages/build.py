@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.pages import index, reading, runs
+from harness.pages import ahead, compare, crossover, drift, frontier, index, latency, reading, runs
 from harness.pages.assets import plotly_script, site_directory
 from harness.pages.boards import boards
 from harness.pages.corpus import collect
@@ -16,10 +17,20 @@ from harness.pages.render import Writer
 from harness.pages.site import Site
 
 MARK = ".bench-site"
+MARKED = b"made by `bench site build`\n"
 
 
 # Each page's module writes its files; they know the site and nothing of each other.
-PAGES: tuple[Callable[[Site, Writer], None], ...] = (index.write, runs.write, reading.write)
+PAGES: tuple[Callable[[Site, Writer], None], ...] = (
+    index.write,
+    latency.write,
+    frontier.write,
+    crossover.write,
+    drift.write,
+    compare.write,
+    runs.write,
+    reading.write,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,7 @@ class Built:
     runs: int
     problems: int
     written: int
+    not_kept: str | None  # why the cache could not be written, if so
 
 
 def build(results: Path, out: Path, cache: Path | None = None) -> Built:
@@ -37,12 +49,13 @@ def build(results: Path, out: Path, cache: Path | None = None) -> Built:
     Two builds of the same runs are the same bytes. UserError where `out` holds something that is no site of ours,
     or lies in `results`.
     """
-    _usable(results, out)
-    keep = Keep(cache or out.with_name(f"{out.name}.cache"))
-    corpus = collect(results, keep)
-    site = Site(results, corpus, tuple(boards(corpus, keep)))
-    writer = Writer(out)
-    writer.file(MARK, b"made by `bench site build`\n")
+    cache = cache or out.resolve().with_name(f"{out.resolve().name}.cache")
+    _usable(results, out, cache)
+    keep = Keep(cache)
+    corpus = collect(results, keep, lambda entries: ahead.compute(entries, keep))
+    site = Site(results, corpus, tuple(boards(corpus, keep)), keep)
+    writer = Writer(out, keep)
+    writer.file(MARK, MARKED)
     for path in sorted((site_directory() / "assets").iterdir()):
         writer.file(f"assets/{path.name}", path.read_bytes())
     writer.file("assets/plotly.min.js", plotly_script())
@@ -50,13 +63,21 @@ def build(results: Path, out: Path, cache: Path | None = None) -> Built:
         write(site, writer)
     writer.sweep()
     keep.sweep()
-    return Built(len(corpus.entries), len(corpus.problems), writer.written)
+    return Built(len(corpus.entries), len(corpus.problems), writer.written, keep.why_not)
 
 
-def _usable(results: Path, out: Path) -> None:
-    if results.resolve() in (out.resolve(), *out.resolve().parents):
-        raise UserError(f"--out {out}: lies in the results directory: give another")
+def _usable(results: Path, out: Path, cache: Path) -> None:
+    places = {"--results": results.resolve(), "--out": out.resolve(), "--cache": cache.resolve()}
+    for one, other in itertools.permutations(places, 2):
+        if places[other] in (places[one], *places[one].parents):
+            raise UserError(f"{one} {places[one]}: lies in {other} {places[other]}: give another {one}")
     if out.exists() and not out.is_dir():
-        raise UserError(f"--out {out}: not a directory")
+        raise UserError(f"--out {out}: not a directory: give another")
     if out.is_dir() and any(out.iterdir()) and not (out / MARK).exists():
         raise UserError(f"--out {out}: holds files that are no site of ours: give an empty or new directory")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        # Before anything else is written: a build that is killed can be built again.
+        (out / MARK).write_bytes(MARKED)
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot be written ({error.strerror}): give another") from None

@@ -7,6 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+from markupsafe import Markup, escape
+
+from harness.pages.words import number
+
+
+def script_json(value: Any) -> str:
+    """JSON that is safe inside a script element of a page, and as a script of its own."""
+    text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+    for one in "<>&\u2028\u2029":
+        text = text.replace(one, f"\\u{ord(one):04x}")
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +34,7 @@ class Series:
     style: int = 0
     mode: str = "lines"
     text: Sequence[str] | None = None
+    labels: Sequence[str] | None = None  # written beside the points instead of `text`, which then shows on pointing
     error_low: Sequence[float] | None = None
     error_high: Sequence[float] | None = None
     axis: str = "y"  # y or y2, the one on the right
@@ -46,6 +58,12 @@ class Chart:
     layout: dict[str, Any] = field(default_factory=dict)  # further properties of the Plotly layout
 
     @property
+    def body(self) -> Markup:
+        """The rows of the table as HTML: thousands of cells, which a template is too slow for."""
+        lines = ["".join(["<tr>", *map(_cell, row), "</tr>\n"]) for row in self.rows]
+        return Markup("".join(lines))  # noqa: S704 - each cell is escaped
+
+    @property
     def data(self) -> str:
         """The chart as JSON that is safe inside a script element of a page."""
         found = {
@@ -61,6 +79,7 @@ class Chart:
                     "style": one.style,
                     "mode": one.mode,
                     "text": None if one.text is None else list(one.text),
+                    "labels": None if one.labels is None else list(one.labels),
                     "error": None
                     if one.error_low is None or one.error_high is None
                     else [list(one.error_low), list(one.error_high)],
@@ -70,4 +89,12 @@ class Chart:
                 for one in self.series
             ],
         }
-        return orjson.dumps(found).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+        return script_json(found)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "<td>–</td>"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f'<td class="num">{number(value)}</td>'
+    return f"<td>{escape(str(value))}</td>"

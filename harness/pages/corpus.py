@@ -4,29 +4,50 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.pages.detail import detail_of
+from harness.pages.detail import seen
 from harness.pages.keep import Keep
-from harness.runs import Run, find_partials, find_runs, load_run
+from harness.runs import Run, is_partial, load_run
 
-# A run's files together; what is larger belongs elsewhere and would make every checkout slow.
+# What is larger belongs elsewhere and would make every checkout slow: a run's files together, and its small ones.
 LARGEST_BYTES = 64 * 2**20
+LARGEST_JSON = 2**20
+LONGEST_NAME = 200
 FILES = ("run.json", "summary.json", "requests.parquet", "steps.parquet", "engine.log")
+UNFINISHED = "did not finish: `bench recover` it first"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A run on the site: `id` is short, stable and part of its links; `where` is its path under results/."""
+    """A run on the site: `id` is short, stable and part of its links; `where` is its path under results/.
+
+    `digest` is of the bytes of all its files.
+    """
 
     id: str
     where: str
     run: Run
-    detail: dict[str, Any]
+    digest: str
+    keep: Keep
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """What the tables give (`seen`), computed once; UserError where they are damaged."""
+        return self._kept["detail"]  # type: ignore[no-any-return]
+
+    @property
+    def differs(self) -> str | None:
+        """How verdict or summary differ from what the tables give, None where they do not."""
+        return self._kept["differs"]  # type: ignore[no-any-return]
+
+    @property
+    def _kept(self) -> dict[str, Any]:
+        return dict(self.keep.made(self.digest, lambda: seen(self.run)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +66,108 @@ class Corpus:
     problems: tuple[Problem, ...]
 
 
-def collect(results: Path, keep: Keep) -> Corpus:
+def collect(results: Path, keep: Keep, ahead: Callable[[Sequence[Entry]], None] | None = None) -> Corpus:
     """Reads every run under `results`; a broken or hostile one becomes a Problem and hides no other.
 
-    UserError where there is no such directory.
+    `ahead` may compute the details of many before they are looked at one by one. UserError where there is no such
+    directory.
     """
-    root = results.resolve()
+    found, problems = scan(results)
     entries: list[Entry] = []
-    problems: list[Problem] = []
-    for path in find_runs(results):
+    for path in found:
         where = path.relative_to(results).as_posix()
         try:
-            _refuse(path, root)
-            run = load_run(path)
-            entries.append(Entry(id_of(where), where, run, keep.made(_key(path), lambda run=run: detail_of(run))))  # type: ignore[misc]
+            entries.append(Entry(id_of(where), where, load(path), digest_of(path), keep))
         except UserError as error:
-            problems.append(Problem(where, str(error).replace(f"{results}/", "")))
-    unfinished = "did not finish: `bench recover` it first"
-    problems += [Problem(path.relative_to(results).as_posix(), unfinished) for path in find_partials(results)]
-    entries, copies = _without_copies(entries)
-    return Corpus(tuple(entries), tuple(sorted(problems + copies, key=lambda one: one.where)))
+            problems.append(Problem(where, shown(error, results)))
+    if ahead is not None:
+        ahead(entries)
+    sound: list[Entry] = []
+    for entry in entries:
+        try:
+            why = entry.differs
+        except UserError as error:
+            why = shown(error, results)
+        if why is None:
+            sound.append(entry)
+        else:
+            problems.append(Problem(entry.where, why))
+    sound, copies = without_copies(sound)
+    return Corpus(tuple(sound), tuple(sorted(problems + copies, key=lambda one: (one.where, one.why))))
+
+
+def scan(results: Path) -> tuple[list[Path], list[Problem]]:
+    """The directories of runs under `results` in the order of their paths, and what is there but cannot be shown."""
+    if not results.is_dir():
+        raise UserError(
+            f"{results}: no such directory: name one that holds runs (the default of --results is `results`)"
+        )
+    runs: list[Path] = []
+    problems: list[Problem] = []
+
+    def unreadable(error: OSError) -> None:
+        where = Path(error.filename or results).relative_to(results).as_posix()
+        problems.append(Problem(where, f"cannot be read ({error.strerror})"))
+
+    for directory, below, files in os.walk(results, onerror=unreadable):
+        below.sort()
+        here = Path(directory)
+        where = here.relative_to(results).as_posix()
+        problems += [
+            Problem((here / name).relative_to(results).as_posix(), "a link: only a run's own files can be published")
+            for name in below
+            if (here / name).is_symlink()
+        ]
+        if "run.json" in files or is_partial(here):
+            below.clear()
+            if is_partial(here):
+                problems.append(Problem(where, UNFINISHED))
+            else:
+                runs.append(here)
+    return runs, problems
+
+
+def load(path: Path) -> Run:
+    """The run in a directory whose files may be published; UserError otherwise."""
+    total = 0
+    for one in sorted(os.scandir(path), key=lambda one: one.name):
+        if one.is_symlink() or not one.is_file(follow_symlinks=False):
+            raise UserError(f"{path}/{one.name}: no plain file: only a run's own files can be published")
+        size = one.stat(follow_symlinks=False).st_size
+        if one.name.endswith(".json") and size > LARGEST_JSON:
+            raise UserError(
+                f"{path}/{one.name}: {size / 2**20:,.1f} MiB, at most {LARGEST_JSON >> 20} can be published"
+            )
+        total += size
+    if total > LARGEST_BYTES:
+        raise UserError(f"{path}: {total / 2**20:,.0f} MiB, at most {LARGEST_BYTES >> 20} can be published")
+    run = load_run(path)
+    _refuse_names(run)
+    return run
+
+
+def _refuse_names(run: Run) -> None:
+    """UserError for names that no table could show, and a verdict that no page could."""
+    for name, value in run.spec.to_dict().items():
+        if isinstance(value, str) and len(value) > LONGEST_NAME:
+            raise UserError(
+                f"{run.path}/run.json: spec.{name} has {len(value)} letters, at most {LONGEST_NAME} can be shown"
+            )
+    for check in run.manifest.get("verdict", {}).get("checks", ()):
+        told = isinstance(check.get("why"), str) or {"value", "degraded_at", "invalid_at"} <= check.keys()
+        if not (told and all(isinstance(check.get(name), str) for name in ("label", "unit", "level"))):
+            raise UserError(f"{run.path}/run.json: a check of the verdict is not whole: `bench recover` makes it again")
+
+
+def digest_of(path: Path) -> str:
+    """sha256 of a run's files, name by name: whatever was computed from other bytes is not taken for it."""
+    sha = hashlib.sha256()
+    for name in FILES:
+        file = path / name
+        if file.is_file():
+            with file.open("rb") as data:
+                sha.update(f"{name} {hashlib.file_digest(data, 'sha256').hexdigest()}\n".encode())
+    return sha.hexdigest()
 
 
 def id_of(where: str) -> str:
@@ -72,38 +175,15 @@ def id_of(where: str) -> str:
     return hashlib.sha256(where.encode()).hexdigest()[:10]
 
 
-def _refuse(path: Path, root: Path) -> None:
-    """UserError for what leaves results/ by a link, or is too large to publish."""
-    if root not in (path.resolve(), *path.resolve().parents):
-        raise UserError(f"{path}: leads out of the results directory: copy the run itself there")
-    total = 0
-    for one in sorted(os.scandir(path), key=lambda one: one.name):
-        if one.is_symlink():
-            raise UserError(f"{path}/{one.name}: a link: only the run's own files can be published")
-        total += one.stat().st_size
-    if total > LARGEST_BYTES:
-        raise UserError(f"{path}: {total / 2**20:,.0f} MiB, at most {LARGEST_BYTES >> 20} can be published")
+def shown(error: UserError, results: Path) -> str:
+    """An error's line with paths as they are under results/: the same on every machine."""
+    return str(error).replace(f"{results}/", "")
 
 
-def _key(path: Path) -> str:
-    """What the detail of a run depends on: the bytes of its small files, size and time of its tables."""
-    sha = hashlib.sha256()
-    for name in FILES:
-        file = path / name
-        if not file.is_file():
-            continue
-        sha.update(name.encode())
-        if name.endswith(".json"):
-            sha.update(file.read_bytes())
-        else:
-            found = file.stat()
-            sha.update(f"{found.st_size} {found.st_mtime_ns}".encode())
-    return sha.hexdigest()
-
-
-def _without_copies(entries: list[Entry]) -> tuple[list[Entry], list[Problem]]:
-    """A run that lies there twice is shown once: same spec, same start, same kind."""
+def without_copies(entries: Sequence[Entry]) -> tuple[list[Entry], list[Problem]]:
+    """A run that lies there twice is shown once: same spec, same start, same kind. So is one whose id is another's."""
     seen: dict[tuple[str, str, str], str] = {}
+    ids: dict[str, str] = {}
     kept: list[Entry] = []
     copies: list[Problem] = []
     for entry in entries:
@@ -111,9 +191,11 @@ def _without_copies(entries: list[Entry]) -> tuple[list[Entry], list[Problem]]:
         key = (manifest["digest"], str(manifest.get("started_utc")), entry.run.kind)
         if key in seen and entry.run.kind != "reported":
             copies.append(Problem(entry.where, f"the same run as {seen[key]}: shown once"))
+        elif entry.id in ids:
+            copies.append(
+                Problem(entry.where, f"its link would be that of {ids[entry.id]}: rename a directory above it")
+            )
         else:
-            seen[key] = entry.where
+            seen[key] = ids[entry.id] = entry.where
             kept.append(entry)
-    ids = Counter(entry.id for entry in kept)
-    assert max(ids.values(), default=1) == 1, "ten hex digits are too few for so many runs"
     return kept, copies

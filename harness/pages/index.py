@@ -2,55 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series
+from harness.pages.facets import facets, filters, pages_of, ranked, source_of
 from harness.pages.render import Writer
 from harness.pages.site import Site
 
-# What the page can be filtered by: the name in the URL, and what it is called.
-FILTERS = {"gpu": "GPU", "model": "Model", "workload": "Workload", "load": "Load", "kind": "Kind", "slo": "SLO"}
+# What reported figures are shown of, where a board has them.
+REPORTED = {
+    "request_throughput": "Requests/s",
+    "output_throughput": "Output tok/s",
+    "total_throughput": "Total tok/s",
+    "ttft_s": "TTFT mean",
+    "tpot_s": "TPOT mean",
+    "tpot_s.p99": "TPOT p99",
+    "itl_s": "ITL mean",
+    "profit_tokenstep": "Profit, token-step",
+    "gap_mean": "Gap mean, tokens",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """A filter with the values that the runs have."""
-
-    name: str
-    label: str
-    values: tuple[str, ...]
-
-
-def slo_text(slo: dict[str, float]) -> str:
-    """Service levels as text: `ttft_s=1, tpot_s=0.05`, or none."""
-    return ", ".join(f"{name}={limit:g}" for name, limit in sorted(slo.items())) or "none"
-
-
-def facets(board: Board) -> dict[str, str]:
-    """What the filters see of a board."""
-    spec = board.first.run.spec
-    values = (spec.gpu, spec.model, spec.workload, spec.arrival, board.kind, slo_text(spec.slo))
-    return dict(zip(FILTERS, values, strict=True))
+def reported_columns(board: Board) -> dict[str, str]:
+    """The columns of a board of reported figures: name and label of what at least one of its arms has."""
+    return {name: label for name, label in REPORTED.items() if any(name in arm.values for arm in board.arms)}
 
 
 def write(site: Site, writer: Writer) -> None:
     """index.html and problems.html."""
-    found = [(board, facets(board)) for board in site.boards]
-    filters = [
-        Filter(name, label, tuple(dict.fromkeys(facet[name] for _, facet in found))) for name, label in FILTERS.items()
-    ]
-    writer.page("index.html", "index.html.j2", boards=found, filters=filters, site=site, pareto=_pareto(site))
+    writer.page(
+        "index.html",
+        "index.html.j2",
+        boards=[(board, facets(board)) for board in site.boards],
+        filters=filters(list(site.boards)),
+        pages={board.id: pages_of(board) for board in site.boards},
+        reported_columns=reported_columns,
+        source_of=source_of,
+        site=site,
+        pareto=_pareto(site),
+    )
     writer.page("problems.html", "problems.html.j2", site=site)
 
 
 def _pareto(site: Site) -> Chart:
-    """Output tokens a second of one GPU against 1/TPOT, a point an arm; INVALID arms are not drawn."""
+    """Output tokens a second of one GPU against 1/TPOT, a point an arm; INVALID and reported ones are not drawn."""
     points: dict[str, list[tuple[Board, Arm]]] = {}
     for board in site.boards:
-        for arm in board.arms:
-            if arm.level != "INVALID" and {"output_throughput", "tpot_s"} <= arm.values.keys():
+        for arm in ranked(board):
+            if {"output_throughput", "tpot_s"} <= arm.values.keys():
                 points.setdefault(arm.policy.partition(":")[0], []).append((board, arm))
     series = []
     rows: list[tuple[Any, ...]] = []

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import shutil
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +15,9 @@ import jinja2
 
 from harness.measure.metrics import METRICS
 from harness.pages.assets import site_directory
+from harness.pages.facets import settings_of
+from harness.pages.keep import Keep
+from harness.pages.words import change, exact, number, seconds
 
 
 def environment() -> jinja2.Environment:
@@ -21,40 +29,23 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {"number": number, "change": change, "seconds": seconds}
+    env.filters |= {"number": number, "change": change, "seconds": seconds, "exact": exact, "settings": settings_of}
     env.globals["METRICS"] = METRICS
     return env
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """A number for eyes: grouped thousands, four digits, a dash where there is none."""
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
-
-
-def seconds(value: float | None) -> str:
-    """A time with its unit: milliseconds under one second."""
-    if value is None:
-        return "–"
-    return f"{number(value * 1e3, 3)} ms" if abs(value) < 1 else f"{number(value, 3)} s"
-
-
-def change(ratio: float | None) -> str:
-    """A ratio as a change in percent, as a factor beyond ten."""
-    if ratio is None:
-        return "–"
-    return f"×{ratio:,.3g}" if ratio > 10 else f"{100 * (ratio - 1):+.1f} %"
-
-
 class Writer:
-    """Writes the site: only what changed touches the disk, and what no page names any more is taken away."""
+    """Writes the site: only what changed touches the disk, and what no page names any more is taken away.
 
-    def __init__(self, out: Path) -> None:
+    A file is replaced whole, so that a build that is killed leaves no half of one.
+    """
+
+    def __init__(self, out: Path, keep: Keep) -> None:
         self.out = out
         self.env = environment()
         self.written = 0
-        self._kept: set[Path] = set()
+        self._keep = keep
+        self._kept: set[str] = set()
 
     def page(self, name: str, template: str, **values: Any) -> None:
         """Renders a template to `name`, a path under the site; links go through `root` (the way back to the top)."""
@@ -62,32 +53,65 @@ class Writer:
         text = self.env.get_template(template).render(root=root, page=name, **values)
         self.file(name, text.encode())
 
+    def page_of(self, name: str, template: str, made_of: Any, values: Callable[[], dict[str, Any]]) -> None:
+        """Like `page`, but rendered only where `made_of` (JSON values that decide the page) or the file changed."""
+        key = sha256(json.dumps([name, template, made_of]).encode()).hexdigest()
+        found, told = self._keep.known(key)
+        if found and (data := self._there(name)) is not None and sha256(data).hexdigest() == told:
+            self._kept.add(name)
+            return
+        self.page(name, template, **values())
+        data = self._there(name)
+        assert data is not None
+        digest = sha256(data).hexdigest()
+        if not found or told != digest:
+            self._keep.put(key, digest)
+
     def file(self, name: str, data: bytes) -> None:
         """Puts bytes at a path under the site."""
-        path = self.out / name
-        self._kept.add(path)
-        if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+        self._kept.add(name)
+        if self._there(name) == data:
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        path = self.out / name
+        part = self._part(path)
+        part.write_bytes(data)
+        part.replace(path)
         self.written += 1
 
     def copy(self, name: str, source: Path) -> None:
         """Puts a copy of a file at a path under the site, unless one of the same size and time is there."""
+        self._kept.add(name)
         path = self.out / name
-        self._kept.add(path)
-        there, here = path.stat() if path.is_file() else None, source.stat()
-        if there and (there.st_size, there.st_mtime_ns) == (here.st_size, here.st_mtime_ns):
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, path)
+        with contextlib.suppress(FileNotFoundError):
+            there, here = path.lstat(), source.stat()
+            if (there.st_size, there.st_mtime_ns) == (here.st_size, here.st_mtime_ns):
+                return
+        part = self._part(path)
+        shutil.copyfile(source, part)
+        shutil.copystat(source, part)
+        part.replace(path)
         self.written += 1
 
     def sweep(self) -> None:
         """Takes away files of earlier builds that this one did not make."""
-        for path in sorted(self.out.rglob("*"), reverse=True):
-            if path.is_dir():
-                if not any(path.iterdir()):
-                    path.rmdir()
-            elif path not in self._kept:
-                path.unlink()
+        for directory, below, files in os.walk(self.out, topdown=False):
+            here = os.path.relpath(directory, self.out)
+            for name in files:
+                if os.path.normpath(os.path.join(here, name)) not in self._kept:
+                    os.unlink(os.path.join(directory, name))
+            for name in below:
+                path = os.path.join(directory, name)
+                if os.path.islink(path):
+                    os.unlink(path)
+            if directory != str(self.out) and not os.listdir(directory):
+                os.rmdir(directory)
+
+    def _there(self, name: str) -> bytes | None:
+        """The bytes of a plain file under the site, None where there is none."""
+        path = self.out / name
+        return path.read_bytes() if path.is_file() and not path.is_symlink() else None
+
+    def _part(self, path: Path) -> Path:
+        """Where a file is written before it takes its place."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.with_name(f"{path.name}.part")

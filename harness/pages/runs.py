@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
+from harness.document import is_twin
 from harness.measure.metrics import METRICS, Metric
 from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series
 from harness.pages.corpus import FILES, Entry
 from harness.pages.detail import CURVES, QUANTILES
+from harness.pages.facets import source_of
 from harness.pages.render import Writer
 from harness.pages.site import Site
 
@@ -27,21 +30,34 @@ def write(site: Site, writer: Writer) -> None:
                 writer.copy(f"runs/{entry.id}/{name}", path)
                 files.append((name, path.stat().st_size))
         board, arm = arms.get(entry.id, (None, None))
-        writer.page(
+        siblings = _siblings(arm, entry)
+        writer.page_of(
             f"runs/{entry.id}/index.html",
             "run.html.j2",
-            entry=entry,
-            run=entry.run,
-            board=board,
-            siblings=_siblings(board, arm, entry),
-            files=files,
-            rates=list(_rates(entry)),
-            latencies=list(_latencies(entry)),
-            command=command(entry),
-            facts=list(_facts("", entry.run.manifest.get("provenance", {}))),
-            charts=_charts(entry),
+            [entry.where, entry.digest, board and board.id, [(one.id, one.run.spec.repeat) for one in siblings]],
+            partial(_page, entry, board, siblings, files),
         )
     writer.page("runs/index.html", "runs.html.j2", entries=site.corpus.entries)
+
+
+def _page(entry: Entry, board: Board | None, siblings: list[Entry], files: list[tuple[str, int]]) -> dict[str, Any]:
+    """What the template of a run's page is given."""
+    verdict = entry.run.manifest.get("verdict") or {"level": entry.run.level, "reasons": [], "checks": []}
+    return {
+        "entry": entry,
+        "run": entry.run,
+        "twin": is_twin(entry.run),
+        "verdict": {"checks": [], **verdict},
+        "board": board,
+        "siblings": siblings,
+        "files": files,
+        "rates": list(_rates(entry)),
+        "latencies": list(_latencies(entry)),
+        "command": command(entry),
+        "source": source_of(entry.run) if entry.run.kind == "reported" else None,
+        "facts": list(_facts("", entry.run.manifest.get("provenance", {}))),
+        "charts": _charts(entry),
+    }
 
 
 def command(entry: Entry) -> str | None:
@@ -52,9 +68,9 @@ def command(entry: Entry) -> str | None:
     return shlex.join(str(word) for word in argv)
 
 
-def _siblings(board: Board | None, arm: Arm | None, entry: Entry) -> list[Entry]:
+def _siblings(arm: Arm | None, entry: Entry) -> list[Entry]:
     """The other repeats of the run's arm."""
-    if board is None or arm is None:
+    if arm is None:
         return []
     return [other for other in arm.entries if other.id != entry.id]
 

@@ -7,12 +7,17 @@ from pathlib import Path
 
 from harness.pages.boards import Board
 from harness.pages.corpus import Corpus
+from harness.pages.keep import Keep
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The runs, what was left out, and the boards made of them; `results` is where the raw files lie."""
+    """The runs, what was left out, and the boards made of them.
+
+    `results` is where the raw files lie, `keep` what was computed before.
+    """
 
     results: Path
     corpus: Corpus
     boards: tuple[Board, ...]
+    keep: Keep

@@ -27,20 +27,28 @@
         line: { color: colour, width: 2, dash: DASHES[one.style % DASHES.length] },
         marker: { color: colour, size: 9, symbol: SYMBOLS[one.style % SYMBOLS.length], line: { color: style("--back"), width: 1 } },
         hoverlabel: { bgcolor: style("--panel"), bordercolor: colour, font: { color: style("--text") } },
-        ...one.extra,
+        ...coloured(one.extra, style),
       };
       // Plotly reads a little HTML in texts; what a run is called is no HTML.
       const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
       trace.name = plain(one.name);
-      if (one.text) { trace.text = one.text.map(plain); trace.hovertemplate = "%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>"; }
+      if (one.text) { trace.hovertext = one.text.map(plain); trace.text = (one.labels ?? one.text).map(plain); trace.hovertemplate = "%{hovertext}<br>%{x:.4g}, %{y:.4g}<extra></extra>"; }
       if (one.error) trace.error_y = { type: "data", symmetric: false, array: one.error[1], arrayminus: one.error[0], color: colour };
       return trace;
     });
   }
 
+  // What a page says of looks names colours as the style sheet does: "--bad".
+  function coloured(value, style) {
+    if (typeof value === "string") return value.startsWith("--") ? style(value) : value;
+    if (Array.isArray(value)) return value.map((one) => coloured(one, style));
+    if (value === null || typeof value !== "object") return value;
+    return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, coloured(one, style)]));
+  }
+
   function axis(one, style) {
     return {
-      title: { text: one.title, standoff: 8 }, type: one.log ? "log" : undefined, gridcolor: style("--line"),
+      title: { text: one.title, standoff: 8 }, type: one.log ? "log" : undefined, tickformat: one.log ? "~g" : undefined, gridcolor: style("--line"),
       linecolor: style("--quiet"), zerolinecolor: style("--line"), color: style("--text"), automargin: true,
     };
   }
@@ -55,8 +63,9 @@
       font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: style("--text") },
       xaxis: axis(chart.x, style), yaxis: axis(chart.y, style), hovermode: "closest",
       legend: { orientation: "h", y: -0.25, font: { color: style("--text") } }, showlegend: chart.series.length > 1,
-      ...chart.layout,
+      ...coloured(chart.layout, style),
     };
+    if (layout.yaxis2) layout.yaxis2 = { ...axis({ title: layout.yaxis2.title.text }, style), showgrid: false, ...layout.yaxis2 };
     await Plotly.react(element, traces(chart, style), layout, { displaylogo: false, responsive: true, displayModeBar: false });
     drawn.add(element);
     element.dataset.drawn = "yes";

@@ -1,7 +1,7 @@
 // Filters and sorting. What is chosen stands in the URL, so that a link shows what its sender saw.
 "use strict";
 (() => {
-  const boards = [...document.querySelectorAll("section.board")];
+  const boards = [...document.querySelectorAll(".board")];
   const form = document.getElementById("filters");
   const state = () => new URLSearchParams(location.search);
 

@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 
-def measure(gpu: str, policy: str, requests: int, caching: bool) -> None:
+def measure(gpu: str, policy: str, requests: int, lengths: str, caching: bool) -> None:
     """Replays the embedded ShareGPT lengths, closed loop 2,048, N = 1024, B = 14,336, and prints a line.
 
     With a prefix cache it is WildChat's twin instead, 256 conversations at a time.
@@ -27,6 +27,7 @@ def measure(gpu: str, policy: str, requests: int, caching: bool) -> None:
     from harness.simulate.prefix_cache import PrefixCache
 
     spec = RunSpec(gpu=gpu, model="Qwen/Qwen3-8B", policy=policy, workload="sharegpt", requests=requests)
+    spec = dataclasses.replace(spec, lengths=lengths)
     if caching:
         talks: dict[str, Any] = {"workload": "wildchat:history=true", "arrival": "closed:concurrency=256"}
         spec = dataclasses.replace(spec, **talks, sessions=True, prefix_caching=0.0)
@@ -40,7 +41,7 @@ def measure(gpu: str, policy: str, requests: int, caching: bool) -> None:
         return True
 
     before = time.process_time()
-    loop = replay(engine.stream, engine.policy, engine.cost, engine.limits, sink, cache=cache)
+    loop = replay(engine.stream, engine.policy, engine.cost, engine.limits, sink, hints=engine.hints, cache=cache)
     seconds = time.process_time() - before
     assert rows == requests
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -55,17 +56,19 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--gpu", default="h200,l40s")
     parser.add_argument("--policy", default="v1,ebplus")
+    parser.add_argument("--lengths", default="none", help="what an ordered policy knows, such as oracle")
     parser.add_argument("--prefix-caching", action="store_true")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        measure(given.gpu, given.policy, given.requests, given.prefix_caching)
+        measure(given.gpu, given.policy, given.requests, given.lengths, given.prefix_caching)
         return
     for gpu in given.gpu.split(","):
         for policy in given.policy.split(","):
             command = [sys.executable, __file__, "--one", "--gpu", gpu, "--policy", policy]
+            command += ["--requests", str(given.requests), "--lengths", given.lengths]
             command += ["--prefix-caching"] if given.prefix_caching else []
-            subprocess.run([*command, "--requests", str(given.requests)], check=True)
+            subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":

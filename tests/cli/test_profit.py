@@ -80,6 +80,8 @@ def test_alpha_belongs_to_the_run_and_show_takes_another(runs: tuple[Bench, Path
         ("--prices", "profile"),
         ("--prices", "guess"),
         ("--currency", ""),
+        ("--price-in", "1e308"),
+        ("--rho0", "1e308"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(runs: tuple[Bench, Path], args: tuple[str, ...]) -> None:

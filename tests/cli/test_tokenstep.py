@@ -54,6 +54,9 @@ def test_it_is_never_ranked_against_another_engine(bench: Bench) -> None:
         (("--policy", "ljf", "--concurrency", "5"), "--concurrency"),
         (("--policy", "ljf", "--kv-tokens", "500"), "--kv-tokens"),
         (("--policy", "ljf", "--max-duration", "5"), "--max-duration"),
+        (("--policy", "ljf", "--token-budget", "5"), "--token-budget has no meaning"),
+        (("--policy", "ljf", "--max-model-len", "5"), "--max-model-len has no meaning"),
+        (("--policy", "ljf", "--block-size", "32"), "--block-size has no meaning"),
         (("--policy", "ljf", "--cost-model", "roofline"), "--cost-model"),
         (("--policy", "ljf", "--slots", "0"), "--slots"),
         (("--policy", "ljf", "--url", "http://127.0.0.1:1"), "--url"),
@@ -75,6 +78,10 @@ def test_lengths_of_0_and_empty_traces_are_said(bench: Bench, tmp_path: Path) ->
         result = bench(*base, f"file:{name}.jsonl")
         assert result.code == 2
         assert said in result.err
+
+
+def test_slots_know_no_token_budget(bench: Bench) -> None:
+    assert bench(*RUN, "--slots", "20000", "--policy", "ljf").code == 0
 
 
 def test_an_offline_policy_on_another_engine_says_which_engine(bench: Bench) -> None:

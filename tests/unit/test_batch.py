@@ -223,6 +223,7 @@ class Silent(Mixed):
     __slots__ = ("asked", "finished", "kept")
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked = self.finished = 0
         self.kept = PolicyState(k=7, mode="MB")
 

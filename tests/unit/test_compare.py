@@ -102,7 +102,7 @@ def test_other_differences_are_refused_unless_allowed(tmp_path: Path) -> None:
     b = write_run(tmp_path, requests, steps, spec=dataclasses.replace(SPEC, gpu="h200", slots=8))
     refused([a], [b], r"gpu: l40s \| h200; slots: 1024 \| 8 .*--allow gpu,slots")
     refused([a], [b], "slots", frozenset({"gpu"}))
-    refused([a], [b], "--allow colour: not known", frozenset({"colour"}))
+    refused([a], [b], "--allow colour: not known; It takes a field of the spec", frozenset({"colour"}))
     found = compare([a], [b], frozenset({"gpu", "slots"}))
     assert found.differences == {"gpu": ("l40s", "h200"), "slots": (1024, 8)}
     assert found.rows["output_throughput"].word == NO_DIFFERENCE
@@ -364,3 +364,18 @@ def test_every_refusal_is_one_readable_line(tmp_path: Path) -> None:
     assert len(found.refusal) < 300
     for line in (found.method, *found.notes):
         assert len(line) < 300
+
+
+def test_real_engines_must_be_of_one_kind(tmp_path: Path) -> None:
+    def arm(policy: str, **provenance: Any) -> list[Path]:
+        requests, steps = toy_run(200)
+        spec = dataclasses.replace(SPEC, policy=policy)
+        known = {"engine_version": "0.32.0", "async_scheduling": False, "kv_cache_tokens": 51200} | provenance
+        return [write_run(tmp_path, requests, steps, spec=spec, provenance=known)]
+
+    v1 = arm("v1")
+    assert not any("KV caches" in note for note in compare(v1, arm("eb:k=2")).notes)
+    for name, value in (("engine_version", "0.33.0"), ("async_scheduling", True)):
+        with pytest.raises(UserError, match=name):
+            compare(v1, arm(f"eb:k={len(name)}", **{name: value}))
+    assert any("--kv-tokens" in note for note in compare(v1, arm("eb:k=3", kv_cache_tokens=51184)).notes)

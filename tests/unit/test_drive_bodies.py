@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from harness.drive.bodies import Prompt, chat_body, completion_body
+from harness.drive.bodies import Prompt, chat_body, completion_body, hint_fields
 from harness.drive.plan import Plan
 from tests.drive_servers import plan_of
 
@@ -25,6 +25,13 @@ def test_a_chat_and_what_the_user_adds() -> None:
     messages = [{"role": "user", "content": "hi"}]
     body = json.loads(chat_body("m", messages, 7, ignore_eos=False, extra={"top_p": 0.5, "temperature": 1}))
     assert body == ASKED | {"model": "m", "messages": messages, "top_p": 0.5, "temperature": 1}
+
+
+def test_what_the_scheduler_is_told_of_the_output() -> None:
+    for hint, told in ((7, 7), ((5, 9), [5, 9])):
+        body = json.loads(completion_body("m", "text", 7, extra=hint_fields(hint)))
+        assert body["vllm_xargs"] == {"out_hint": told}
+    assert "vllm_xargs" not in json.loads(completion_body("m", "text", 7, extra=hint_fields(None)))
 
 
 def test_a_plan_keeps_bodies_ids_and_shares_apart() -> None:

@@ -127,6 +127,21 @@ def test_alpha_is_the_specs_or_the_policys(tmp_path: Path) -> None:
     assert (path / "summary.json").read_bytes() == before
 
 
+def test_an_alpha_of_kv_footprints_is_not_held_against_generated_tokens(tmp_path: Path) -> None:
+    own = run_of(tmp_path / "a", schedule(), policy="isjl:alpha=100,footprint=kv")
+    found = metrics_of(own)
+    assert "violation_share_kv" in found
+    assert not {"violation_share", "excess_mean", "violation_share_time"} & found.keys()
+    assert "excess_mean_kv" not in metrics_of(run_of(tmp_path / "b", schedule(), policy="isjl:alpha=100"))
+    share = f"{100 * found['violation_share_kv']['value']:.4g} %"
+    table = fairness_table([load_run(own)])
+    assert table is not None
+    assert share in rendered(table)
+    assert "violation_share" in rendered(show_table(load_run(own)))
+    both = metrics_of(run_of(tmp_path / "c", schedule(), policy="isjl:alpha=100,footprint=kv", alpha=30.0))
+    assert {"violation_share", "violation_share_kv"} <= both.keys()
+
+
 def test_arms_are_held_against_one_alpha(tmp_path: Path) -> None:
     a = run_of(tmp_path / "a", schedule(), policy="fcfs")
     b = run_of(tmp_path / "b", schedule(), policy="isjl:alpha=40")

@@ -6,7 +6,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.plan import canonical_policies, read_policy, split_policies
-from policies.catalog import ALIASES, POLICIES, canonical_policy, find_policy, make_policy, read_options
+from policies.catalog import ALIASES, POLICIES, VLLM_OWN, canonical_policy, find_policy, make_policy, read_options
 from policies.core import Policy, PolicyError
 from policies.ebplus import EBPlus
 from policies.exclusive import Exclusive
@@ -57,7 +57,13 @@ def test_what_is_no_option_is_refused(text: str, says: str) -> None:
         ("ebpluss", "did you mean ebplus?"),
         ("fcsf", "did you mean fcfs?"),
         ("v2", "did you mean v"),
-        ("", "known are v0, v1, eb, ebplus, fcfs"),
+        ("isjl-best", "isjl-best plans all requests at once, before any runs: it needs --engine tokenstep"),
+        ("isjl-paper:alpha=5", "isjl-paper plans all requests at once"),
+        ("isjl:alpah=5", "did you mean alpha?"),
+        ("isjl", "isjl needs alpha=…, the largest gap, tokens: such as isjl:alpha=100"),
+        ("isjl:plan=0.5", "isjl needs alpha=…"),
+        ("sjf:x=1", "it takes no options"),
+        ("", "known are v0, v1, eb, ebplus, sjf, ljf, isjl, stock, v1-interval, fcfs"),
         ("zzz", "unknown policy 'zzz': known are"),
         ("eb:theta_mn=0.1", "did you mean theta_min?"),
         ("ebplus:detla=1e-5", "did you mean delta?"),
@@ -124,6 +130,25 @@ def test_a_k_above_the_slots_is_refused_and_one_of_all_slots_is_not() -> None:
     with pytest.raises(PolicyError, match=r"k=101 is above the 100 slots.*lower k or raise --slots"):
         made("eb:k=101")
     assert isinstance(made("eb:k=100"), Exclusive)
+
+
+@pytest.mark.parametrize(
+    ("option", "must"),
+    [
+        ("alpha=-1", "a whole number of 0 to 1000000000"),
+        ("alpha=1.5", "a whole number of 0 to 1000000000"),
+        ("alpha=nan", "a whole number of 0 to 1000000000"),
+        ("alpha=10,plan=1.5", "0 to 1"),
+        ("alpha=10,plan=nan", "0 to 1"),
+        ("alpha=10,footprint=gpu", "decode or kv"),
+        ("alpha=10,guard=soft", "strict or lenient"),
+        ("alpha=10,prefill=both", "mixed or exclusive"),
+        ("alpha=10,max_wait=0", "a whole number of 1 to 1000000000"),
+    ],
+)
+def test_a_value_of_isjl_out_of_range_is_refused(option: str, must: str) -> None:
+    with pytest.raises(PolicyError, match=f"must be {must}$"):
+        canonical(f"isjl:{option}")
 
 
 def test_k_and_theta_together_are_refused() -> None:
@@ -204,17 +229,29 @@ EVERY = {
     "delta": "-1.2345678901234567e-05",
     "smoothing": "0.1000000000000001",
     "cooldown": "9",
+    "n": "3",
+    "alpha": "50",
+    "footprint": "kv",
+    "plan": "0.35",
+    "max_wait": "77",
+    "guard": "lenient",
+    "prefill": "exclusive",
 }
 
 
-@pytest.mark.parametrize("name", [*POLICIES, *ALIASES])
+@pytest.mark.parametrize("name", [*sorted(POLICIES.keys() - VLLM_OWN), *ALIASES])
 def test_a_canonical_name_read_again_is_the_same_policy(name: str) -> None:
     options = [option.name for option in find_policy(name).options]
     assert set(options) <= set(EVERY)
     together = ",".join(f"{key}={EVERY[key]}" for key in reversed(options) if key not in ("k", "theta"))
-    for text in (name, *(f"{name}:{key}={EVERY[key]}" for key in options), f"{name}:{together}"):
+    alone = [
+        ",".join(f"{key}={EVERY[key]}" for key in options if key == one or (key == "alpha" and name == "isjl"))
+        for one in options
+    ]
+    for text in (*([] if name == "isjl" else [name]), *(f"{name}:{one}" for one in alone), f"{name}:{together}"):
         again = canonical(text)
-        assert parts(made(text)) == parts(made(again))
+        if name not in VLLM_OWN:
+            assert parts(made(text)) == parts(made(again))
         assert canonical(again) == again
     assert find_policy(name).source
 
@@ -271,6 +308,7 @@ def test_defaults_are_those_of_the_spec() -> None:
 def test_several_policies_in_one_text() -> None:
     assert split_policies(["v1,eb:k=32,theta_min=0.7,ebplus"]) == ["v1", "eb:k=32,theta_min=0.7", "ebplus"]
     assert canonical_policies(["fcfs,v1,eb:k=1,v0"]) == ["v1", "v0"]
+    assert canonical_policies(["isjl:plan=0.7,alpha=0100,sjf"]) == ["isjl:alpha=100", "sjf"]
 
 
 @pytest.mark.parametrize("option", ["k", "update_every", "window"])
@@ -295,3 +333,10 @@ def test_the_first_threshold_by_default_is_cut_to_the_limits() -> None:
     assert canonical_policy("ebplus", {"theta_max": "0.5"}) == "ebplus:theta_max=0.5"
     make_policy("ebplus", {"theta_max": "0.5"}, 64, COSTS)
     assert read_options("ebplus", {"theta_init": "0.8"})["theta_init"] == 0.8
+
+
+@pytest.mark.parametrize("name", VLLM_OWN)
+def test_what_is_vllms_own_is_named_and_not_made(name: str) -> None:
+    assert canonical(name) == name
+    with pytest.raises(PolicyError, match="--engine vllm"):
+        made(name)

@@ -132,6 +132,31 @@ def test_what_is_invalid_or_differs_is_in_no_curve(tmp_path: Path) -> None:
     assert any("in no curve" in note for note in found.notes)
 
 
+def test_a_policy_that_looks_at_no_lengths_is_in_the_curves_of_those_that_do(tmp_path: Path) -> None:
+    told = {"v1": "none", "ljf": "oracle", "isjl:alpha=10": "oracle"}
+    runs = []
+    for (policy, lengths), starts in zip(told.items(), STARTS.values(), strict=True):
+        one = Schedule(starts, LENGTHS, [100] * 8, [10**9] * 100)
+        spec = dataclasses.replace(SPEC, policy=policy, lengths=lengths, arrival="poisson:rate=9.0")
+        runs.append(load_run(write_run(tmp_path / policy, one.requests(), one.steps(), spec=spec)))
+    found = profit(runs)
+    assert found.curves is not None
+    assert by_policy(found.curves["break_even"]).keys() == {"v1", "isjl:alpha=10"}
+    guessed = dataclasses.replace(runs[2], spec=dataclasses.replace(runs[2].spec, lengths="noisy:sigma=0.3"))
+    assert "no curves: the runs differ in lengths" in profit([*runs[:2], guessed]).notes
+
+
+def test_own_alphas_are_held_against_what_they_count(tmp_path: Path) -> None:
+    one = Schedule([0, 3, 5, 9, 20, 30, 31, 32], LENGTHS, [100] * 8, [10**9] * 100)
+    for policy, footprint in (("ljf", "kv"), ("isjl:alpha=10", "kv"), ("isjl:alpha=10,footprint=kv", "decode")):
+        spec = dataclasses.replace(SPEC, policy=policy, arrival="poisson:rate=9.0")
+        run = load_run(write_run(tmp_path / policy, one.requests(), one.steps(), spec=spec))
+        (row,) = profit([run], footprint=footprint).rows
+        assert row.total.against is None
+        (row,) = profit([run], footprint="kv" if footprint == "decode" else "decode").rows
+        assert row.total.against == row.total.alpha
+
+
 def test_a_price_is_per_token_or_per_million() -> None:
     assert read_price("2e-7", "--price-in") == 2e-7
     assert read_price("0.2/M", "--price-in") == pytest.approx(2e-7)

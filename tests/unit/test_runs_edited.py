@@ -329,6 +329,14 @@ def test_what_cannot_be_a_run_is_a_line(
         what(Path(given))
 
 
+def test_a_colon_in_a_relative_path_is_no_scheme(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path.parent / "noisy:sigma=1").mkdir()
+    path.rename(path.parent / "noisy:sigma=1" / "run")
+    monkeypatch.chdir(path.parent)
+    again = load_run(Path("noisy:sigma=1/run"))
+    assert again.requests().num_rows == again.manifest["counts"]["requests"]
+
+
 def test_the_root_has_a_partial_name() -> None:
     assert partial_of(Path("/")) == Path("/.partial")
 

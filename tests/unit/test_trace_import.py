@@ -40,6 +40,8 @@ def everything() -> Trace:
         session=ints(17, 3, 17),
         turn=ints(0, 0, 5),
         ids=("a", "7", "ü"),
+        hint_low=ints(1, 1, 2),
+        hint_high=ints(1, 4, 9),
         blocks=Blocks(((1 << 63, 2), (), (1 << 63, 2)), 512),
     )
 
@@ -183,6 +185,15 @@ def test_parquet_of_others(tmp_path: Path) -> None:
     assert "keys that are not read: 'extra'" in trace.source["notices"][0]
 
 
+@pytest.mark.parametrize("hints", [[5, 6], [[5, 5], [6, 6]], pa.array([[5, 5], [6, 6]], pa.list_(pa.uint8(), 2))])
+def test_parquet_has_hints_as_numbers_or_as_pairs(tmp_path: Path, hints: Any) -> None:
+    trace = load(parquet(tmp_path / "t.parquet", prompt_tokens=[1, 1], output_tokens=[9, 9], out_hint=hints))
+    assert trace.hint_low is not None
+    assert trace.hint_high is not None
+    assert trace.hint_low.tolist() == trace.hint_high.tolist() == [5, 6]
+    assert "notices" not in trace.source
+
+
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
@@ -201,6 +212,11 @@ def test_parquet_of_others(tmp_path: Path) -> None:
         ({"prompt_tokens": [1], "output_tokens": [1], "session": [1.5]}, "session is a column of double"),
         ({"prompt_tokens": [1], "output_tokens": [1], "hash_ids": [[1, 2]]}, "row 1: 2 hash_ids, but a prompt of 1"),
         ({"prompt_tokens": [1], "output_tokens": [1], "hash_ids": [3]}, "hash_ids is a column of int64"),
+        ({"prompt_tokens": pa.array([1, 1 << 63], pa.uint64()), "output_tokens": [1, 1]}, "row 2: prompt_tokens is 9"),
+        ({"prompt_tokens": [1], "output_tokens": [1], "out_hint": [0]}, "row 1: out_hint is 0; it must be 1 to"),
+        ({"prompt_tokens": [1], "output_tokens": [1], "out_hint": [[7, 5]]}, "out_hint is .7, 5.: write the lower"),
+        ({"prompt_tokens": [1], "output_tokens": [1], "out_hint": [[7]]}, "row 1: out_hint is .7., neither a number"),
+        ({"prompt_tokens": [1], "output_tokens": [1], "out_hint": [1.5]}, "out_hint is a column of double"),
         ({"prompt_tokens": pa.array([], pa.int64()), "output_tokens": pa.array([], pa.int64())}, "has no row"),
     ],
 )

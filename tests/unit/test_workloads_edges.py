@@ -139,7 +139,7 @@ def test_keys_that_are_not_read_are_named_once(tmp_path: Path) -> None:
     (notice,) = file_of(path).source["notices"]
     assert notice == (
         "t.jsonl: keys that are not read: 'timestamp', 'arrival_s', 'note' "
-        "(known are prompt_tokens, output_tokens, timestamp_s, id, session, turn, hash_ids)"
+        "(known are prompt_tokens, output_tokens, timestamp_s, id, session, turn, out_hint, hash_ids)"
     )
     (notice,) = file_of(put(path, row(**{f"\n{i}": 1 for i in range(20)}))).source["notices"]
     assert notice.isprintable()

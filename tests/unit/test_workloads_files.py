@@ -29,9 +29,9 @@ def put(path: Path, *rows: Any) -> None:
 def test_every_column(path: Path) -> None:
     put(
         path,
-        row(1, 2, timestamp_s=100, id="a", session="u", turn=0, out_hint=3),
-        row(3, 4, timestamp_s=100.5, id="b", session=7, turn=0),
-        row(5, 6, timestamp_s=100.5, id=9, session="u", turn=1),
+        row(1, 2, timestamp_s=100, id="a", session="u", turn=0, out_hint=3, note="not read"),
+        row(3, 4, timestamp_s=100.5, id="b", session=7, turn=0, out_hint=[4, 9]),
+        row(5, 6, timestamp_s=100.5, id=9, session="u", turn=1, out_hint=[1, 1]),
     )
     trace = load(path)
     assert trace.prompt_tokens.tolist() == [1, 3, 5]
@@ -43,6 +43,9 @@ def test_every_column(path: Path) -> None:
     assert trace.session.tolist() == [0, 1, 0]
     assert trace.turn.tolist() == [0, 0, 1]
     assert trace.ids == ("a", "b", "9")
+    assert trace.hint_low is not None
+    assert trace.hint_high is not None
+    assert (trace.hint_low.tolist(), trace.hint_high.tolist()) == ([3, 4, 1], [3, 9, 1])
     assert trace.source["kind"] == "file"
 
 
@@ -76,6 +79,10 @@ def test_line_ends_and_blank_lines(path: Path, form: str) -> None:
         (row(session=[1]), r"session is \[1\]"),
         (row(session=1, turn=-1), "turn is -1"),
         (row(turn=1), "turn without session"),
+        (row(out_hint=0), "out_hint is 0; it must be 1 to"),
+        (row(out_hint=2.5), "out_hint is 2.5, not a whole number"),
+        (row(out_hint=[1, 2, 3]), r"out_hint is \[1, 2, 3\], neither a number of tokens nor a pair"),
+        (row(out_hint=[9, 2]), r"out_hint is \[9, 2\]: write the lower number first"),
         ([1, 2], "not a JSON object"),
         (7, "not a JSON object"),
     ],

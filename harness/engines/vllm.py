@@ -1,0 +1,258 @@
+"""Stock vLLM, started cold for one run with our scheduler in it, driven over HTTP, and stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import __version__
+from harness.drive.endpoint import Endpoint
+from harness.engine_log import ENGINE_LOG, STEP_LOG, unfinished
+from harness.engines.base import Ended, Progress, Status, Stopped
+from harness.engines.discover import samples_of
+from harness.engines.elsewhere import Elsewhere
+from harness.engines.endpoint import Client, EndpointEngine
+from harness.engines.environments import Environment, untested
+from harness.engines.gpus_here import Card
+from harness.engines.vllm_causes import last_lines, tail
+from harness.engines.vllm_command import SCHEDULER, Plugin, command, environment, shown
+from harness.engines.vllm_server import Server, free_port, plugin_path
+from harness.engines.vllm_told import other_than_asked, read_back, told_by
+from harness.errors import UserError
+from harness.plan import read_policy
+from harness.profiles import load_gpu, load_pair
+from harness.runspec import RunSpec
+from harness.store import RunWriter
+from policies.catalog import VLLM_OWN, make_policy
+from policies.core import PolicyError
+from policies.threshold import StepCosts
+from workloads.arrivals import Stream
+from workloads.trace import Trace
+
+# Nothing listens there: the prompts are made before a server has a port.
+_NOWHERE = "http://127.0.0.1:1"
+# Longer than the scheduler takes to write its log out, by far.
+_LOG_POLL_S = 0.2
+_LOG_WAIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Where and how servers are started: the engine's environment, the machine, seconds to wait for readiness."""
+
+    environment: Environment
+    cpu: bool
+    cards: tuple[Card, ...]
+    ready_timeout_s: float
+
+
+class Vllm:
+    """One run of a real vLLM, ready to go; raises UserError for what the user can mend."""
+
+    kind = "measured"
+
+    def __init__(self, spec: RunSpec, stream: Stream, deployment: Deployment, client: Client) -> None:
+        self.spec = spec
+        self.deployment = deployment
+        self.costs, self._cost_note = costs_of(spec.gpu, spec.model, stream.trace, spec.token_budget)
+        self.own_scheduler = read_policy(spec.policy)[0] not in VLLM_OWN
+        if self.own_scheduler:
+            check_policy(spec, self.costs)
+        check_model(spec.model)
+        env = deployment.environment
+        self.driving = EndpointEngine(
+            spec, stream, Endpoint(_NOWHERE), client, f"measured: vLLM {env.version} ({env.kind}), started for each run"
+        )
+        # A special token has no text unless asked for, and an answer made of them alone would seem to have no token.
+        self.driving.extra = {"skip_special_tokens": False}
+        # What this version cannot do is known before anything starts.
+        command(spec, env.python, spec.model, 1, self._plugin(Path(STEP_LOG)), env.flags)
+
+    @property
+    def notes(self) -> list[str]:
+        """What is measured, and what the engine's version and policy mean for it."""
+        notes = list(self.driving.notes)
+        if (line := untested(self.deployment.environment)) is not None:
+            notes.append(line)
+        if self.own_scheduler and needs_costs(self.spec):
+            notes.append(f"{self.spec.policy} is told the step costs of {self._cost_note}")
+        if not self.own_scheduler:
+            notes.append(f"{self.spec.policy}: vLLM's own scheduler, so there is no step log and no fairness")
+        return notes
+
+    @property
+    def degraded(self) -> list[str]:
+        """Nothing is known against it beforehand."""
+        return []
+
+    def provenance(self) -> dict[str, Any]:
+        """The engine's environment and the machine; what the server says of itself joins when it has started."""
+        env = self.deployment.environment
+        return {
+            "engine": "vllm",
+            "engine_version": env.version,
+            "engine_kind": env.kind,
+            "engine_packages": env.packages,
+            "scheduler_class": SCHEDULER if self.own_scheduler else "vLLM's own",
+            "policy_constants": self.costs and dataclasses.asdict(self.costs),
+            "gpus": [dataclasses.asdict(card) for card in self.deployment.cards],
+            "driver": f"schedbench {__version__}",
+            "processes": self.driving.client.processes,
+        }
+
+    def replay(self, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:
+        """Starts a server, drives the stream, stops the server; its log, its settings and its steps stay with the run.
+
+        UserError where it does not start for a reason that the user can mend.
+        """
+        deployment, log = self.deployment, writer.partial / ENGINE_LOG
+        port, step_log = free_port(), (writer.partial / STEP_LOG).absolute()
+        words = command(
+            self.spec,
+            deployment.environment.python,
+            _place(self.spec.model),
+            port,
+            self._plugin(step_log),
+            deployment.environment.flags,
+            deployment.cpu,
+        )
+        env = environment(plugin_path(), os.environ)
+        writer.learn({"engine_command": words, "engine_environment": shown(env)})
+        with Server(words, env, log, port) as server:
+
+            def waits(seconds: float) -> None:
+                progress(Status(0, 0.0, 0, doing=f"starting vLLM, {seconds:.0f} s"))
+
+            if not server.wait_until_ready(deployment.ready_timeout_s, stopped, waits):
+                if stopped():
+                    return Ended("interrupted", "interrupted by the user while the engine started")
+                return _not_started(server, self.spec.policy, writer.path / ENGINE_LOG)
+            told = told_by(server.endpoint, step_log if self.own_scheduler else None)
+            writer.learn(read_back(told))
+            other = other_than_asked(told, self.spec, deployment.environment.version, self.own_scheduler)
+            if other is not None:
+                return Ended("failed", other)
+            self.driving.endpoint = Endpoint(server.endpoint.url, chat=self.driving.client.api == "chat")
+            elsewhere = Elsewhere(server.pid)
+            try:
+                ended = self.driving.replay(writer, progress, lambda: stopped() or server.broken)
+            except UserError:
+                # Its warm-up fails where the engine dies under it.
+                if (fault := server.fault()) is None:
+                    raise
+                return Ended("failed", f"the engine failed in the warm-up: {fault.line}")
+            share = elsewhere.share()
+            fault = None if stopped() else server.fault()
+            if fault is None and self.own_scheduler and not _log_ends(step_log):
+                ended = dataclasses.replace(ended, notes=(*ended.notes, f"{STEP_LOG} may lack the last steps"))
+        if fault is not None:
+            ended = dataclasses.replace(ended, status="failed", reason=f"the engine failed: {fault.line}")
+        return dataclasses.replace(
+            ended, observed=ended.observed | self._prefix_cache(writer.partial) | {"machine": {"elsewhere": share}}
+        )
+
+    def _plugin(self, step_log: Path) -> Plugin | None:
+        return Plugin(self.spec.policy, self.costs, step_log) if self.own_scheduler else None
+
+    def _prefix_cache(self, directory: Path) -> dict[str, Any]:
+        """Share of the prompts' tokens that the engine found in its prefix cache, beside the share declared."""
+        try:
+            first, last = (
+                samples_of((directory / f"metrics-{when}.txt").read_text("utf-8", "replace"))
+                for when in ("start", "end")
+            )
+        except OSError:
+            return {}
+        queries, hits = (
+            sum(last[key] - first.get(key, 0.0) for key in last if key.startswith(f"vllm:prefix_cache_{what}_total"))
+            for what in ("queries", "hits")
+        )
+        declared = self.spec.prefix_caching or 0.0
+        return {
+            "prefix_cache": {
+                "declared": declared,
+                "observed": hits / queries if queries else 0.0,
+                "queries_tokens": queries,
+                "hits_tokens": hits,
+            }
+        }
+
+
+def costs_of(gpu: str, model: str, trace: Trace, token_budget: int) -> tuple[StepCosts | None, str]:
+    """The step costs that policies are given, of the GPU's profile for this model, and how they are known."""
+    names = dict.fromkeys((model, os.path.basename(os.path.normpath(model))))
+    for name in names:
+        try:
+            if (fit := load_gpu(gpu).fits.get(name)) is not None:
+                return fit.costs, f"{gpu} / {name}: {fit.basis}"
+            pair = load_pair(gpu, name)
+            costs = pair.policy_constants(trace.mean_prompt_tokens, trace.mean_output_tokens, token_budget)
+            return costs, pair.describe()
+        except UserError:
+            # Nobody has measured this pair and its data sheets are not known: policies that need no costs still run.
+            continue
+    return None, "unknown"
+
+
+def needs_costs(spec: RunSpec) -> bool:
+    """Whether a policy that is otherwise in order cannot be made without step costs."""
+    try:
+        make_policy(*read_policy(spec.policy), spec.slots, None)
+    except PolicyError:
+        return True
+    return False
+
+
+def check_policy(spec: RunSpec, costs: StepCosts | None) -> None:
+    """PolicyError or UserError where the engine would refuse the policy."""
+    any_costs = costs or StepCosts(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0)
+    make_policy(*read_policy(spec.policy), spec.slots, any_costs)
+    if costs is None and needs_costs(spec):
+        raise UserError(
+            f"policy {spec.policy}: no step costs are known of {spec.model} on {spec.gpu}: run v1 or eb:k=… there, "
+            "make a profile of that run with `bench calibrate`, and give it as --gpu FILE.toml"
+        )
+
+
+def check_model(model: str) -> None:
+    """UserError where a model given as a directory is none."""
+    place = Path(_place(model))
+    if place.is_dir():
+        if not (place / "config.json").is_file():
+            raise UserError(f"--model {model}: a directory without config.json: name the model's own")
+    elif place.is_absolute() or model.startswith("."):
+        raise UserError(f"--model {model}: no such directory: correct it, or give a Hugging Face id")
+
+
+def _place(model: str) -> str:
+    """A model as the engine is told it: a directory by its absolute path, since the engine runs elsewhere."""
+    given = os.path.expanduser(model)
+    return os.path.abspath(given) if os.path.isdir(given) else given
+
+
+def _log_ends(step_log: Path) -> bool:
+    """Waits until the step log tells of the end of every request; whether it does.
+
+    It is written a moment after the client has its answer, and vLLM kills its engine right after asking it to end.
+    """
+    size, deadline = -1, time.monotonic() + _LOG_WAIT_S
+    while time.monotonic() < deadline:
+        before, size = size, step_log.stat().st_size
+        if size == before and not unfinished(step_log):
+            return True
+        time.sleep(_LOG_POLL_S)
+    return False
+
+
+def _not_started(server: Server, policy: str, log: Path) -> Ended:
+    """UserError where the user can mend it; a failed run with the log's last lines else."""
+    fault = server.fault()
+    assert fault is not None
+    line = f"vLLM did not start for {policy}: {fault.line}"
+    if fault.mend:
+        raise UserError(f"{line} (its log: {log})")
+    return Ended("failed", line, tuple(f"{ENGINE_LOG}: {one}" for one in last_lines(tail(server.log))))

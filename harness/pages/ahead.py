@@ -1,0 +1,65 @@
+"""What many boards need, computed by several processes before the pages are written; each leaves it in the cache."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.compare import Reading
+from harness.errors import UserError
+from harness.pages import compare
+from harness.pages.boards import REMEMBERED, board_of, grouped
+from harness.pages.corpus import Entry
+from harness.pages.keep import Keep
+
+# Fewer runs than these are done before another process has started.
+WORTHWHILE = 60
+
+
+def compute(entries: Sequence[Entry], keep: Keep, jobs: int | None = None) -> None:
+    """Keeps the details and comparisons of all runs that have none yet; `jobs` processes, as many as cores unless told.
+
+    What is wrong with a run is not said here: who looks at it will find out.
+    """
+    groups = [group for group in grouped(entries) if not all(keep.known(entry.digest)[0] for entry in group)]
+    wanted = sum(map(len, groups))
+    jobs = min(jobs or _cores(), max(1, wanted // WORTHWHILE))
+    if jobs == 1 or keep.why_not:
+        for group in groups:
+            _board(group, keep)
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    # The largest first, so that none is left to one process at the end.
+    groups.sort(key=len, reverse=True)
+    tasks = [[(entry.id, entry.where, entry.run.path, entry.digest) for entry in group] for group in groups]
+    # Not forked: pyarrow has threads.
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for _ in pool.map(_task, tasks, [keep.parent] * len(tasks), chunksize=4):
+            pass
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _task(told: list[tuple[str, str, Path, str]], parent: Path) -> None:
+    from harness.runs import load_run
+
+    keep = Keep(parent)
+    _board([Entry(name, where, load_run(path), digest, keep) for name, where, path, digest in told], keep)
+
+
+def _board(entries: list[Entry], keep: Keep) -> None:
+    sound = []
+    for entry in entries:
+        try:
+            if entry.differs is None:
+                sound.append(entry)
+        except UserError:
+            continue
+    if sound:
+        reading = Reading(REMEMBERED)
+        compare.of_board(keep, board_of(sound, keep, reading), reading)

@@ -1,0 +1,285 @@
+"""The crossover page: where exclusive batching should beat mixed batching, and where it did."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import UserError
+from harness.pages.boards import Arm, Board, Change
+from harness.pages.charts import Chart, Series, script_json
+from harness.pages.facets import kind_words, ranked
+from harness.pages.render import Writer
+from harness.pages.site import Site
+from harness.profiles import Pair, gpu_names, load_gpu, load_pair
+from policies.core import PolicyError
+from policies.threshold import StepCosts, crossover, theta0
+
+MIXED = "v1"
+# Throughput of total tokens, as the paper compares them.
+METRIC = "total_throughput"
+THETA_MIN, THETA_MAX = 0.01, 0.8  # the policies' own clip
+DEFAULT_MODEL = "Qwen/Qwen3-8B"
+TOKEN_BUDGET = 14336
+RATIOS = tuple(round(0.02 + 0.04 * i, 2) for i in range(25))
+# Tokens a request, prompt and output; and requests running. The defaults are the paper's 512 + 256 and a middling load.
+SIZES = (256, 768, 4096)
+SIZE = 768
+RUNNING = (16, 32, 64, 128, 256, 512, 1024)
+AT_RUNNING = 128
+SYMBOLS = {"measured": "circle", "emulated": "diamond", "simulated": "square", "reported": "x"}
+# Who won: the words on the page and the place in the palette.
+WON = {"exclusive": 2, "mixed": 1, "no difference shown": 7}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What form 6 says of one GPU: by size of a request, the requests running where both are equal, at RATIOS.
+
+    More of them favour exclusive batching; 0 says that it always wins, None that it never does.
+    """
+
+    gpu: str
+    bandwidth_tb_s: float
+    basis: str
+    equal: dict[int, list[float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A board with both: the exclusive arm held against v1, and what form 6 says at its own lengths and load."""
+
+    board: Board
+    arm: Arm
+    change: Change
+    ratio: float
+    bandwidth_tb_s: float | None
+    prompt_mean: float
+    output_mean: float
+    running: float | None
+    predicted: str | None
+
+    @property
+    def won(self) -> str:
+        """exclusive, mixed or no difference shown."""
+        return {"better": "exclusive", "worse": "mixed"}.get(self.change.word, self.change.word)
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the prediction holds, None where there is none or the data show no winner."""
+        if self.predicted is None or self.won not in ("exclusive", "mixed"):
+            return None
+        return self.predicted == self.won
+
+
+def write(site: Site, writer: Writer) -> None:
+    """crossover.html."""
+    models = Counter(board.first.run.spec.model for board in site.boards)
+    model = max(models, key=lambda one: (models[one], one), default=DEFAULT_MODEL)
+    rows = boundary(model) or boundary(model := DEFAULT_MODEL)
+    found = [one for board in site.boards if (one := point(board)) is not None]
+    writer.page(
+        "crossover.html",
+        "crossover.html.j2",
+        model=model,
+        rows=rows,
+        points=found,
+        chart=chart(rows, found, model),
+        sizes=SIZES,
+        size=SIZE,
+        running=RUNNING,
+        at_running=AT_RUNNING,
+        ratios=RATIOS,
+        kind_words=kind_words,
+        data=script_json({"ratios": RATIOS, "rows": [[one.bandwidth_tb_s, _by_text(one.equal)] for one in rows]}),
+    )
+
+
+def _by_text(equal: dict[int, list[float | None]]) -> dict[str, list[float | None]]:
+    return {str(size): values for size, values in equal.items()}
+
+
+def boundary(model: str) -> list[Row]:
+    """A row a GPU whose step costs for this model are known, by bandwidth."""
+    rows = []
+    for name in gpu_names():
+        try:
+            pair = load_pair(name, model)
+            if pair.gpu.bandwidth_tb_s is None:
+                continue
+            equal = {size: [_equal(pair, ratio, size) for ratio in RATIOS] for size in SIZES}
+        except UserError:
+            continue
+        rows.append(Row(name, pair.gpu.bandwidth_tb_s, pair.basis, equal))
+    return sorted(rows, key=lambda one: one.bandwidth_tb_s)
+
+
+def _equal(pair: Pair, ratio: float, size: int) -> float | None:
+    """The requests running at which both sides of form 6 are equal: the right side falls as 1/N_obs."""
+    mu_o = ratio * size
+    costs = pair.policy_constants(size - mu_o, mu_o, TOKEN_BUDGET)
+    left, right = crossover(_theta(mu_o, costs), size - mu_o, mu_o, 1.0, 0.0, costs)
+    if left <= 0:
+        # A mixed step is no dearer than the two it stands for: with a gain besides it never loses.
+        return None if right > left else 0.0
+    return float(f"{max(0.0, right / left):.4g}")
+
+
+def _theta(mu_o: float, costs: StepCosts) -> float:
+    return min(THETA_MAX, max(THETA_MIN, theta0(1 / mu_o, costs.alpha_p_s, costs.alpha_d_s)))
+
+
+def point(board: Board) -> Point | None:
+    """The board's point: EB as its own threshold sets it, else EB+, else EB with a threshold given; None without."""
+    if board.baseline != MIXED:
+        return None
+    arms = [arm for arm in ranked(board) if arm.policy.partition(":")[0] in ("eb", "ebplus")]
+    arms = [arm for arm in arms if METRIC in arm.changes and arm.changes[METRIC].ratio is not None]
+    arm = min(arms, key=lambda one: (one.policy != "eb", one.policy != "ebplus", one.policy), default=None)
+    if arm is None or not (sums := arm.first.detail["sums"]) or not sums["completed"]:
+        return None
+    mu_l, mu_o = sums["prompt_tokens"] / sums["completed"], sums["output_tokens"] / sums["completed"]
+    running = _running(arm)
+    return Point(
+        board=board,
+        arm=arm,
+        change=arm.changes[METRIC],
+        ratio=mu_o / (mu_l + mu_o) if mu_l + mu_o else 0.0,
+        bandwidth_tb_s=_bandwidth(arm),
+        prompt_mean=mu_l,
+        output_mean=mu_o,
+        running=running,
+        predicted=_predicted(arm, mu_l, mu_o, running),
+    )
+
+
+def _running(arm: Arm) -> float | None:
+    """Requests running, the mean over the course of the arm's first repeat."""
+    course = arm.first.detail["course"]
+    known = [one for one in course["running"] if one is not None] if course else []
+    return math.fsum(known) / len(known) if known else None
+
+
+def _bandwidth(arm: Arm) -> float | None:
+    profile = arm.first.run.manifest.get("provenance", {}).get("profile")
+    if isinstance(profile, dict) and isinstance(profile.get("gpu"), dict):
+        told = profile["gpu"].get("bandwidth_tb_s")
+        if isinstance(told, int | float):
+            return float(told)
+    try:
+        return load_gpu(arm.first.run.spec.gpu).bandwidth_tb_s
+    except UserError:
+        return None
+
+
+def _predicted(arm: Arm, mu_l: float, mu_o: float, running: float | None) -> str | None:
+    """What form 6 says with the constants that the policy ran with."""
+    told = arm.first.run.manifest.get("provenance", {}).get("policy_constants")
+    if not isinstance(told, dict) or not running or mu_o <= 0:
+        return None
+    try:
+        costs = StepCosts(**told)
+        left, right = crossover(_theta(mu_o, costs), mu_l, mu_o, running, 0.0, costs)
+    except (TypeError, PolicyError):
+        return None
+    return "mixed" if left < right else "exclusive"
+
+
+def chart(rows: list[Row], found: list[Point], model: str) -> Chart:
+    """The map: a line a GPU where each way of batching should win, and the boards as points over it."""
+    series = [
+        _line(rows, "predicted: exclusive wins", True, "solid", "--quiet"),
+        _line(rows, "predicted: mixed wins", False, "dot", "--quiet"),
+    ]
+    placed: list[tuple[float, float]] = []
+    for won, style in WON.items():
+        for kind, symbol in SYMBOLS.items():
+            some = [one for one in found if one.won == won and one.board.kind == kind and one.bandwidth_tb_s]
+            if some:
+                name = f"{won} won, {kind}" if won in ("exclusive", "mixed") else f"{won}, {kind}"
+                series.append(_points(name, some, style, symbol, placed))
+    series.append(_names(rows))
+    table: list[tuple[Any, ...]] = [
+        (
+            one.board.first.run.spec.workload,
+            one.board.first.run.spec.gpu,
+            kind_words(one.board),
+            one.arm.first.run.spec.label,
+            one.ratio,
+            one.bandwidth_tb_s,
+            _percent(one.change),
+            one.won,
+        )
+        for one in found
+    ]
+    headers = ("workload", "GPU", "kind", "policy", "r", "TB/s", f"total tok/s against {MIXED}", "won")
+    return Chart(
+        "map",
+        f"Decode ratio and bandwidth: who should win, and who did ({model})",
+        "decode ratio r = output tokens / total tokens of a request",
+        "memory bandwidth of the GPU, TB/s",
+        tuple(series),
+        headers,
+        tuple(table),
+        note=f"lines: form 6 with each profile’s constants, {SIZE} total tokens a request, {AT_RUNNING} running; "
+        "points: colour and words say who won, the shape says the kind, the label the change in total tokens/s",
+        y_log=True,
+        layout={"margin": {"l": 64, "r": 104, "t": 8, "b": 56}},
+    )
+
+
+def _line(rows: list[Row], name: str, exclusive: bool, dash: str, colour: str) -> Series:
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for row in rows:
+        for ratio, equal in zip(RATIOS, row.equal[SIZE], strict=True):
+            wins = equal is not None and equal < AT_RUNNING
+            x.append(ratio)
+            y.append(row.bandwidth_tb_s if wins == exclusive else None)
+        x.append(None)
+        y.append(None)
+    extra = {"line": {"color": colour, "width": 3, "dash": dash}, "hoverinfo": "skip"}
+    return Series(name, x, y, 7, "lines", extra=extra)
+
+
+def _names(rows: list[Row]) -> Series:
+    """The GPUs' names at the ends of their lines, those of close ones drawn apart."""
+
+    def near(i: int, j: int) -> bool:
+        return 0 <= j < len(rows) and max(rows[i].bandwidth_tb_s, rows[j].bandwidth_tb_s) < 1.25 * min(
+            rows[i].bandwidth_tb_s, rows[j].bandwidth_tb_s
+        )
+
+    places = ["bottom" if near(i, i + 1) else "top" if near(i, i - 1) else "middle" for i in range(len(rows))]
+    extra = {
+        "textposition": [f"{one} right" for one in places],
+        "textfont": {"color": "--text"},
+        "cliponaxis": False,
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+    names = [one.gpu for one in rows]
+    return Series("GPUs", [1.0] * len(rows), [one.bandwidth_tb_s for one in rows], 7, "text", names, extra=extra)
+
+
+def _points(name: str, some: list[Point], style: int, symbol: str, placed: list[tuple[float, float]]) -> Series:
+    """Boards as points; of those that lie on each other only the first gets a label (`placed` knows the earlier)."""
+    text, labels = [], []
+    for one in some:
+        spec = one.board.first.run.spec
+        about = (one.arm.first.run.spec.label, spec.gpu, spec.workload, kind_words(one.board), _percent(one.change))
+        text.append(" · ".join(about))
+        here = (one.ratio, one.bandwidth_tb_s or 0.0)
+        crowded = any(abs(r - here[0]) < 0.06 and bandwidth == here[1] for r, bandwidth in placed)
+        labels.append("" if crowded else _percent(one.change))
+        placed.append(here)
+    marker = {"color": f"--s{style}", "size": 12, "symbol": symbol, "line": {"color": "--back", "width": 1}}
+    extra = {"marker": marker, "textposition": "top center", "textfont": {"color": "--text"}, "cliponaxis": False}
+    x, y = [one.ratio for one in some], [one.bandwidth_tb_s for one in some]
+    return Series(name, x, y, style, "markers+text", text, labels=labels, extra=extra)
+
+
+def _percent(change: Change) -> str:
+    return "–" if change.ratio is None else f"{100 * (change.ratio - 1):+.1f} %"

@@ -1,0 +1,98 @@
+"""What a board is about, for all pages that list boards: filters, words, and the pages that it has."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from harness.document import is_twin
+from harness.pages.boards import Arm, Board
+from harness.runs import Run
+
+# What boards can be filtered by: the name in the URL, and what it is called.
+FILTERS = {"gpu": "GPU", "model": "Model", "workload": "Workload", "load": "Load", "kind": "Kind", "slo": "SLO"}
+
+
+# The load or workload of a reported run whose source has none.
+NOT_TOLD = "not told"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter with the values that the boards have."""
+
+    name: str
+    label: str
+    values: tuple[str, ...]
+
+
+def slo_text(slo: dict[str, float]) -> str:
+    """Service levels as text: `ttft_s=1, tpot_s=0.05`, or none."""
+    return ", ".join(f"{name}={limit:g}" for name, limit in sorted(slo.items())) or "none"
+
+
+def facets(board: Board) -> dict[str, str]:
+    """What the filters see of a board."""
+    spec = board.first.run.spec
+    values = (spec.gpu, spec.model, spec.workload, spec.arrival, board.kind, slo_text(spec.slo))
+    return dict(zip(FILTERS, values, strict=True))
+
+
+def filters(boards: list[Board]) -> list[Filter]:
+    """Every filter with the values that occur, in the order of the boards."""
+    found = [facets(board) for board in boards]
+    return [Filter(name, label, tuple(dict.fromkeys(one[name] for one in found))) for name, label in FILTERS.items()]
+
+
+def kind_words(board: Board) -> str:
+    """The kind of a board's numbers in words."""
+    return board.kind + (", twin lengths" if is_twin(board.first.run) else "")
+
+
+def settings_of(board: Board) -> str:
+    """The settings that all arms of a board share, as far as they are told."""
+    told = board.first.run.told
+    words = [told["model"], "load not told" if told["arrival"] == NOT_TOLD else told["arrival"]]
+    words += [f"{told['requests']:,} requests"] if "requests" in told else []
+    if board.kind != "reported":
+        words += [f"N {told['slots']}", f"B {told['token_budget']}"]
+    words += [f"SLO {slo_text(told['slo'])}"] if told.get("slo") else []
+    return " · ".join(words)
+
+
+def source_of(run: Run) -> tuple[str, str | None]:
+    """Where a reported run's figures were published, and its address where that is known."""
+    provenance = run.manifest.get("provenance", {})
+    words = [str(provenance[name]) for name in ("paper", "set") if provenance.get(name)]
+    found = re.fullmatch(r"arXiv (\d{4}\.\d{4,5})", words[0]) if words else None
+    return ", ".join(words) or "a source that is not told", f"https://arxiv.org/abs/{found[1]}" if found else None
+
+
+def ranked(board: Board) -> list[Arm]:
+    """The arms that curves may show: those that are not INVALID, and none that was only reported."""
+    return [arm for arm in board.arms if arm.level != "INVALID" and board.kind != "reported"]
+
+
+def has_curves(board: Board) -> bool:
+    """Whether there are distributions to draw."""
+    return any(arm.first.detail["curves"] for arm in ranked(board))
+
+
+def has_sums(board: Board) -> bool:
+    """Whether there is a profit to compute: a run with records."""
+    return any(arm.first.detail["sums"] for arm in ranked(board))
+
+
+def is_drift(board: Board) -> bool:
+    """Whether the workload changes on the way, and a step log shows what the policies made of it."""
+    drifting = board.first.run.spec.workload.startswith("drift:") or board.first.detail["marks"]
+    return bool(drifting) and any(arm.first.detail["course"] for arm in ranked(board))
+
+
+# A page a board, where the board has what it shows: directory and label.
+PAGES = {"latency": ("Latency", has_curves), "frontier": ("Frontier", has_sums), "drift": ("Drift", is_drift)}
+
+
+def pages_of(board: Board) -> list[tuple[str, str]]:
+    """The pages of a board: label and path under the site."""
+    return [(label, f"{name}/{board.id}.html") for name, (label, there) in PAGES.items() if there(board)]

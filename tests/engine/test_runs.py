@@ -1,0 +1,193 @@
+"""`bench run --engine vllm`: a server of its own for each policy, one of which is killed at its work."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.commands import BENCH, Bench
+from tests.engine.conftest import RUN
+
+POLICIES = ("stock", "v1", "v0", "eb:k=4", "eb", "ebplus")
+VICTIM = "v0"
+REQUESTS = 2000
+
+
+def engines(place: Path) -> list[int]:
+    """Processes of vLLM, or guardians of one, that work for a run in this place."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{name}/cmdline").read_bytes()
+            log = os.readlink(f"/proc/{name}/fd/2")
+        except OSError:
+            continue
+        if log.startswith(str(place)) and words:
+            found.append(int(name))
+    return found
+
+
+def wait_for(what: Any, seconds: float = 300.0) -> Any:
+    """What `what` gives once it gives something."""
+    deadline = time.monotonic() + seconds
+    while not (value := what()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return value
+
+
+def driven(place: Path, policy: str) -> Path | None:
+    """The directory of a policy's run that has begun to send, while it runs."""
+    for manifest in place.glob("runs/**/*.partial/run.json"):
+        told = json.loads(manifest.read_bytes())
+        rows = manifest.with_name("requests.arrows")
+        if told["spec"]["policy"] == policy and "clock" in told and rows.is_file() and rows.stat().st_size > 4000:
+            return manifest.parent
+    return None
+
+
+@pytest.fixture(scope="module")
+def session(place: Path, engine_python: str) -> tuple[int, dict[str, Any], dict[str, Path]]:
+    """All policies in one `bench run`, one engine killed at its work: exit code, document, directories."""
+    command = [
+        BENCH,
+        *RUN,
+        "--policy",
+        ",".join(POLICIES),
+        "--requests",
+        str(REQUESTS),
+        "--engine-python",
+        engine_python,
+    ]
+    own = {"BENCH_CACHE": str(place / "cache"), "HF_HUB_OFFLINE": "1"}
+    with subprocess.Popen(
+        [*command, "--json"], cwd=place, env=os.environ | own, stdout=subprocess.PIPE, text=True
+    ) as process:
+        wait_for(lambda: driven(place, VICTIM) or process.poll() is not None, 900)
+        for pid in engines(place):
+            if b"EngineCore" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+        out, _ = process.communicate()
+    document = json.loads(out)
+    return process.returncode, document, {run["policy"]: place / run["dir"] for run in document["runs"]}
+
+
+def test_a_crash_fails_its_run_and_no_other(session: tuple[int, dict[str, Any], dict[str, Path]], place: Path) -> None:
+    code, document, _ = session
+    assert code == 3
+    status = {run["policy"]: run["status"] for run in document["runs"]}
+    assert status == {policy: "failed" if policy == VICTIM else "complete" for policy in POLICIES}
+    (victim,) = (run for run in document["runs"] if run["policy"] == VICTIM)
+    assert victim["verdict"]["level"] == "INVALID"
+    assert "the engine failed" in victim["verdict"]["reasons"][0]
+    assert 0 < victim["counts"]["completed"] < REQUESTS, "what it had done is kept"
+    assert victim["counts"]["steps"] > 0
+    assert not engines(place)
+
+
+@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != VICTIM])
+def test_nothing_is_lost_or_twice(policy: str, session: tuple[int, dict[str, Any], dict[str, Path]]) -> None:
+    _, document, directories = session
+    (run,) = (run for run in document["runs"] if run["policy"] == policy)
+    assert run["counts"]["completed"] == REQUESTS
+    assert run["kind"] == "measured"
+    rows = pq.read_table(directories[policy] / "requests.parquet").to_pylist()
+    assert sorted(row["row"] for row in rows) == list(range(REQUESTS))
+    assert all(row["output_tokens"] == row["expected_output_tokens"] for row in rows)
+    assert not any(check["level"] == "INVALID" for check in manifest(directories[policy])["verdict"]["checks"])
+
+
+def manifest(directory: Path) -> dict[str, Any]:
+    return dict(json.loads((directory / "run.json").read_bytes()))
+
+
+@pytest.mark.parametrize("policy", ["v1", "eb:k=4", "eb", "ebplus"])
+def test_the_step_log_accounts_for_every_token(
+    policy: str, session: tuple[int, dict[str, Any], dict[str, Path]]
+) -> None:
+    _, _, directories = session
+    directory = directories[policy]
+    steps = pq.read_table(directory / "steps.parquet").to_pylist()
+    told = manifest(directory)
+    counts = told["counts"]
+    assert told["engine_steps"]["policy"] == policy
+    assert counts["preemptions"] == 0, "the KV cache is ample"
+    assert sum(step["prefill_tokens"] for step in steps) == counts["prompt_tokens"]
+    # A prompt's last chunk gives the first token.
+    assert sum(step["decode_requests"] for step in steps) == counts["output_tokens"] - REQUESTS
+    assert steps[0]["t_s"] >= 0
+    assert all(a["t_s"] + a["duration_s"] <= b["t_s"] + 1e-9 for a, b in itertools.pairwise(steps))
+    if policy.startswith("eb") and policy != "ebplus":
+        assert counts["mixed_steps"] == 0
+    if policy == "v1":
+        assert counts["mixed_steps"] > 0
+    if policy in ("eb", "ebplus"):
+        assert {step["policy_mode"] for step in steps} <= {"EB", "MB"}
+        assert steps[-1]["policy_k"] is not None
+
+
+def test_stock_has_no_step_log(session: tuple[int, dict[str, Any], dict[str, Path]]) -> None:
+    _, document, directories = session
+    (run,) = (run for run in document["runs"] if run["policy"] == "stock")
+    assert run["counts"]["steps"] in (0, None)
+    assert not {"gap_mean", "violation_share", "externality"} & {
+        name for name, value in run["metrics"].items() if value
+    }
+    assert "--scheduler-cls" not in manifest(directories["stock"])["provenance"]["engine_command"]
+
+
+def test_what_was_started_and_what_it_is_stand_in_the_manifest(
+    session: tuple[int, dict[str, Any], dict[str, Path]], engine_python: str
+) -> None:
+    _, _, directories = session
+    for policy in POLICIES:
+        told = manifest(directories[policy])
+        provenance = told["provenance"]
+        assert provenance["engine_version"].startswith("0.")
+        assert provenance["async_scheduling"] is False, "vLLM on a CPU forces it off"
+        assert provenance["engine_settings"]["max_num_seqs"] == 16
+        assert provenance["engine_settings"]["max_num_batched_tokens"] == 256
+        assert provenance["engine_command"][1:3] == ["-m", "vllm.entrypoints.openai.api_server"]
+        assert (directories[policy] / "engine.log").stat().st_size > 1000
+        if policy != VICTIM:
+            assert told["prefix_cache"]["observed"] == 0
+    commands = [
+        [word for word in manifest(directories[policy])["provenance"]["engine_command"] if not word.isdigit()]
+        for policy in ("v1", "eb:k=4", "ebplus")
+    ]
+    assert len({tuple(word for word in words if not word.startswith("{")) for words in commands}) == 1
+
+
+def test_arms_compare_and_show(session: tuple[int, dict[str, Any], dict[str, Path]], bench: Bench) -> None:
+    _, _, directories = session
+    shown = bench("show", str(directories["ebplus"]))
+    assert shown.code == 0
+    assert "measured · complete" in shown.out
+    compared = bench("compare", str(directories["v1"]), str(directories["ebplus"]), "--json")
+    assert compared.code == 0, compared.err
+
+
+def test_kill_9_leaves_a_run_to_recover_and_no_process(place: Path, engine_python: str, bench: Bench) -> None:
+    command = [BENCH, *RUN, "--policy", "eb:k=8", "--requests", "20000", "--engine-python", engine_python]
+    own = {"BENCH_CACHE": str(place / "cache"), "HF_HUB_OFFLINE": "1"}
+    with subprocess.Popen(command, cwd=place, env=os.environ | own, stderr=subprocess.DEVNULL) as process:
+        partial = wait_for(lambda: driven(place, "eb:k=8"))
+        assert len(engines(place)) >= 3, "guardian, server and engine"
+        process.kill()
+    wait_for(lambda: not engines(place), 60)
+    recovered = bench("recover", str(partial))
+    assert recovered.code == 0, recovered.err
+    told = manifest(partial.with_name(partial.name.removesuffix(".partial")))
+    assert told["status"] == "interrupted"
+    assert told["counts"]["completed"] > 0
+    assert told["counts"]["steps"] > 0
+    assert told["counts"]["mixed_steps"] == 0
