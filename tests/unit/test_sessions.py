@@ -17,8 +17,9 @@ from harness.records import REQUESTS
 from harness.runs import load_run, read_table
 from harness.runspec import RunSpec
 from harness.simulate.prefix_cache import PrefixCache
+from harness.store import RunWriter, recover
 from tests.contents import tokens_of
-from tests.runfactory import SPEC, batch_of, request, write_toy
+from tests.runfactory import SPEC, batch_of, request, toy_run, write_toy
 from workloads.arrivals import Closed, ClosedPhases, Poisson, schedule
 from workloads.blocks import Blocks
 from workloads.content import Content
@@ -143,3 +144,15 @@ def test_a_run_from_before_hits_were_written_down_can_be_read(tmp_path: Path) ->
     with pytest.raises(KeyError):
         conform(batch.drop_columns(["row"]), REQUESTS)
     assert isinstance(batch, pa.RecordBatch)
+
+
+def test_a_run_that_was_cut_off_before_hits_were_written_down_is_recovered(tmp_path: Path) -> None:
+    writer = RunWriter.create(tmp_path, SPEC, kind="simulated", provenance={})
+    writer.close()
+    batch = batch_of(REQUESTS, toy_run(20)[0])
+    old = pa.schema([field for field in REQUESTS if field.name != "cached_tokens"])
+    with pa.ipc.new_stream(str(writer.partial / "requests.arrows"), old) as stream:
+        stream.write_batch(conform(batch, REQUESTS).drop_columns(["cached_tokens"]))
+    path, changed = recover(writer.partial)
+    assert changed
+    assert read_table(path, "requests")["cached_tokens"].null_count == 20
