@@ -3,7 +3,7 @@ PYTHON ?= python3
 RUN = .venv/bin
 PIP = $(RUN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup engine demo demo-vllm test check unit soak bench clean
+.PHONY: setup browser engine demo demo-vllm test check unit soak bench clean
 
 setup: .venv/ready
 
@@ -41,8 +41,18 @@ check: .venv/dev
 	$(RUN)/lint-imports --no-cache
 	$(RUN)/pytest tests/unit tests/properties
 
-# tests/engine and tests/conformance start real vLLM.
-test: check engine
+# A Chromium and a font from the system's packages, for the tests of the site.
+browser:
+	@{ command -v chromium-headless-shell || command -v chromium; } >/dev/null && fc-list 2>/dev/null | grep -q DejaVu || \
+	  { [ "$$(id -u)" = 0 ] || command -v sudo >/dev/null || \
+	    { echo "the site's tests need a browser: as root, apt-get install $(BROWSER)" >&2; exit 2; }; \
+	    SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	    $$SUDO apt-get -qq update && $$SUDO apt-get -qq install -y --no-install-recommends $(BROWSER); }
+
+BROWSER = chromium-headless-shell fonts-dejavu-core fontconfig
+
+# tests/engine and tests/conformance start real vLLM, tests/browser a Chromium.
+test: check engine browser
 	$(WITH_ENGINE) $(RUN)/pytest tests --ignore=tests/unit --ignore=tests/properties
 
 # Longer than a test may take: more random cases. Run by hand; say what it found.
@@ -57,6 +67,7 @@ bench: .venv/dev
 	$(RUN)/python tests/bench/planning.py
 	$(RUN)/python tests/bench/fairness.py
 	$(RUN)/python tests/bench/startup.py
+	$(RUN)/python tests/bench/site.py --browser
 	[ -z "$(BENCH_ENGINE_PYTHON)" ] || PYTHONPATH=. $(BENCH_ENGINE_PYTHON) tests/bench/plugin.py
 
 clean:
