@@ -115,14 +115,6 @@ def bench() -> None:
 @click.option("--processes", type=click.IntRange(1, 64), default=1, help="Endpoint: driving processes.")
 @click.option("--engine-python", envvar="BENCH_ENGINE_PYTHON", help="vllm, emulated: the Python that has vLLM.")
 @click.option("--engine-args", default="", metavar="FLAGS", help="vllm: more of its own flags, the same in every arm.")
-@click.option(
-    "--prefix-caching",
-    type=FiniteRange(0, 1),
-    is_flag=False,
-    flag_value=0.0,
-    metavar="[=SHARE]",
-    help="vllm: keep the prefix cache on; the share of prompt tokens that should hit it.",
-)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
 @click.option("--require-verdict", type=LEVELS, help="Exit with 1 where a run's verdict is worse.")
 @click.option("--fail-on", "conditions", multiple=True, metavar="COND", help="Exit 1 on this: output_throughput<-5%.")
