@@ -40,8 +40,8 @@ def test_a_machine_without_a_data_sheet_and_a_model_of_ones_own(bench: Bench, tm
         encoding="utf-8",
     )
     # Where this machine has vLLM, `auto` would start it: the CPU is here.
-    given = ("run", "--engine", "simulated", "--gpu", "./cpu-tiny.toml", "--requests", "50")
-    given += ("--workload", "synthetic:mu_l=64,mu_o=16")
+    asked = ("--engine", "simulated", "--workload", "synthetic:mu_l=64,mu_o=16", "--requests", "50")
+    given = ("run", "--gpu", "./cpu-tiny.toml", *asked)
     run = bench(*given, "--model", "tiny", "--policy", "v1,ebplus", "--json")
     assert run.code == 0, run.err
     assert {one["model"] for one in run.json["runs"]} == {"me/tiny"}
