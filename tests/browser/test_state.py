@@ -54,7 +54,7 @@ def test_unknown_keys_and_values_do_no_harm(open_page: Opener, query: str) -> No
     assert watched.wrong == []
 
 
-BOARD = "section.board[data-gpu=h100-sxm][data-kind=simulated]"
+BOARD = "section.board:has(a:text-is('ljf [oracle lengths]'))"
 
 
 def column(page: Page, place: int) -> list[float]:
