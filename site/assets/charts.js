@@ -60,7 +60,7 @@
 
   function axis(one, style) {
     return {
-      title: { text: one.title, standoff: 8 }, type: one.log ? "log" : undefined, tickformat: one.log ? "~g" : undefined, gridcolor: style("--line"),
+      title: { text: one.title, standoff: 8 }, type: one.log ? "log" : undefined, dtick: one.log ? "D2" : undefined, tickformat: one.log ? "~g" : undefined, gridcolor: style("--line"),
       linecolor: style("--quiet"), zerolinecolor: style("--line"), color: style("--text"), automargin: true,
     };
   }
