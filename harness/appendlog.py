@@ -102,7 +102,9 @@ def to_parquet(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schem
             with pq.ParquetWriter(file, schema, **_encoded(schema)) as writer:
                 group: list[pa.RecordBatch] = []
                 for batch in batches:
-                    group.append(conform(batch, schema))
+                    missing = set(schema.names) - set(batch.schema.names)
+                    # Other columns are damage, which the writer tells.
+                    group.append(conform(batch, schema) if missing <= LATER else batch)
                     if sum(one.num_rows for one in group) >= _GROUP:
                         writer.write_table(_in_order(pa.Table.from_batches(group)))
                         group = []

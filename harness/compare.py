@@ -29,7 +29,10 @@ from harness.measure.metrics import METRICS
 from harness.measure.statistics import CONFIDENCE, LONGEST_STAY, PERCENTILES
 from harness.runs import Run, load_run
 
-_OVER_ALPHA = [f"{name}{timed}{variant}" for name in OVER_ALPHA for timed in ("", "_time") for variant in COLUMNS]
+# Metrics that need an α, by what they count.
+_OVER_ALPHA = {
+    variant: {f"{name}{timed}{variant}" for name in OVER_ALPHA for timed in ("", "_time")} for variant in COLUMNS
+}
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -181,9 +184,11 @@ def compare_runs(
         pairs = pairs[:1]
         method = "one repeat: interval from within the run only (block bootstrap)"
     alphas = sorted({one for run in (*a, *b) if (one := alpha_of(run.spec)) is not None})
+    held = [] if alpha is None else list(COLUMNS)
     if alpha is None and len(alphas) == 1:
         alpha = alphas[0]
-    without = set(_OVER_ALPHA) if alpha is None else set()
+        held = [variant for variant in COLUMNS if any(alpha_of(run.spec, variant) is not None for run in (*a, *b))]
+    without = {name for variant, names in _OVER_ALPHA.items() if variant not in held for name in names}
     if alpha is None and alphas:
         notes.append(
             f"the arms have α of {', '.join(f'{one:g}' for one in alphas)}: no {' or '.join(OVER_ALPHA)} without one "

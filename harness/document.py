@@ -206,7 +206,7 @@ def fairness_table(runs: Sequence[Run]) -> RenderableType | None:
             # An α of the policy's own may bound KV footprints.
             counted = DECODE if alpha_of(arm[0].spec, DECODE) is not None else KV
             share = _mean(documents, f"violation_share{counted}", "value", 100)
-            cells.append(share if share == "-" else f"{share} %")
+            cells.append(share if share == "-" else f"{share} %{' KV' if counted else ''}")
         table.add_row(Text(arm[0].spec.policy + (f" ×{len(arm)}" if len(arm) > 1 else "")), *cells)
     return table
 

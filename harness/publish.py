@@ -44,7 +44,7 @@ def publish(path: Path, results: Path) -> Published:
     """
     run = load_run(path)
     started = datetime.fromisoformat(run.manifest["started_utc"])
-    target = run_path(results, run.spec, started)
+    target = run_path(results, run.spec, started, run.manifest["digest"])
     if target.exists():
         raise AlreadyPublished(f"{target}: there already: nothing published is ever overwritten")
     masks = list(_places(run))

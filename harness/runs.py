@@ -106,11 +106,14 @@ def slug(name: str) -> str:
     return out
 
 
-def run_path(out: Path, spec: RunSpec, started: datetime) -> Path:
-    """Where a run lands: out / gpu / model / workload / policy / UTC-digest-repeat, each segment a slug."""
+def run_path(out: Path, spec: RunSpec, started: datetime, digest: str | None = None) -> Path:
+    """Where a run lands: out / gpu / model / workload / policy / UTC-digest-repeat, each segment a slug.
+
+    `digest` is the one in run.json, None the spec's own: a run from before a field of the spec has another.
+    """
     stamp = started.astimezone(UTC).strftime("%Y%m%dt%H%M%S.%fz")
     names = (spec.gpu, spec.model, spec.workload, spec.policy)
-    return out.joinpath(*map(slug, names), f"{stamp}-{spec.digest[:8]}-r{spec.repeat}")
+    return out.joinpath(*map(slug, names), f"{stamp}-{(digest or spec.digest)[:8]}-r{spec.repeat}")
 
 
 def load_run(path: Path) -> Run:

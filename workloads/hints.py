@@ -84,8 +84,8 @@ def hints_of(lengths: str, trace: Trace, seed: int) -> Hints | None:
         case "trace":
             if trace.hint_low is None or trace.hint_high is None:
                 raise WorkloadError(
-                    f"--lengths trace: {trace.name} has no out_hint: give it in every row of a JSON-lines file, or use "
-                    "oracle, noisy or interval"
+                    f"--lengths trace: {trace.name} has no out_hint: give it in every row of a file in our own format, "
+                    "or use oracle, noisy or interval"
                 )
             return Hints(trace.hint_low, trace.hint_high)
     sigma = values["sigma"]

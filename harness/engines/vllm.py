@@ -173,7 +173,10 @@ class Vllm:
             sum(last[key] - first.get(key, 0.0) for key in last if key.startswith(f"vllm:prefix_cache_{what}_total"))
             for what in ("queries", "hits")
         )
-        declared = self.spec.prefix_caching or 0.0
+        # What a workload's own content shares is found as far as it has not been evicted: no number is due then.
+        stream = self.driving.stream
+        shares = stream.think_ns is not None or stream.trace.blocks is not None
+        declared = self.spec.prefix_caching or (None if shares and self.spec.prefix_caching is not None else 0.0)
         return {
             "prefix_cache": {
                 "declared": declared,

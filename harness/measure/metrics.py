@@ -137,7 +137,7 @@ def _fairness(suffix: str) -> list[Metric]:
     kind = "KV gap" if suffix else "Gap"
     what = "KV " if suffix else ""
     gap = _GAP.format(_COUNTED[suffix])
-    over = "α is --alpha, or else the policy's own; absent without one"
+    over = "α is --alpha, or else the policy's own where it bounds this count; absent without one"
     number: Literal["number"] = "number"
     charged = f"E = Σ over steps of (n · max - Σ) of {_COUNTED[suffix]}, n requests producing"
     return [

@@ -146,7 +146,7 @@ def _place(run: Run, where: str) -> str | None:
             started = datetime.fromisoformat(run.manifest["started_utc"])
         except ValueError:
             return "run.json: started_utc is no time: take it from a copy, or run again"
-        wanted = run_path(Path(), spec, started).parts
+        wanted = run_path(Path(), spec, started, run.manifest["digest"]).parts
         fits = parts[-5:] == wanted
         expected = "/".join(wanted)
     if fits and len(parts) <= 6:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +100,22 @@ def points(board: Board) -> list[Point]:
         if not all(sums):
             continue
         found.append(_point(arm, sums))
+    found = _of_one_knowledge(found)
     return sorted(found, key=lambda one: (one.account.alpha is None, one.account.alpha or 0.0))
+
+
+def _of_one_knowledge(found: list[Point]) -> list[Point]:
+    """The path of α holds arms that knew the same of output lengths, as most of them do; the others stand alone."""
+    known = Counter(one.arm.first.run.spec.lengths for one in found if one.account.alpha is not None)
+    if len(known) < 2:
+        return found
+    ((usual, _),) = known.most_common(1)
+    return [
+        one
+        if one.arm.first.run.spec.lengths == usual
+        else dataclasses.replace(one, account=dataclasses.replace(one.account, alpha=None))
+        for one in found
+    ]
 
 
 def _point(arm: Arm, sums: list[dict[str, Any]]) -> Point:

@@ -51,7 +51,8 @@ class Watched:
         self.wrong: list[str] = []
         page.on("console", lambda one: self.wrong.append(one.text) if one.type in ("error", "warning") else None)
         page.on("pageerror", lambda one: self.wrong.append(str(one)))
-        page.on("requestfailed", lambda one: self.wrong.append(f"failed: {one.url}"))
+        # A page that is left stops what it still loads.
+        page.on("requestfailed", lambda one: None if "ABORTED" in str(one.failure) else self.wrong.append(one.url))
         page.on("request", lambda one: None if self._of_the_site(one.url) else self.wrong.append(f"leaves: {one.url}"))
 
     def _of_the_site(self, url: str) -> bool:

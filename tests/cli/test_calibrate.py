@@ -39,7 +39,9 @@ def test_a_machine_without_a_data_sheet_and_a_model_of_ones_own(bench: Bench, tm
         '[pairs."me/tiny".mixed]\nform = "additive"\nsource = "none"\nflags = []\n',
         encoding="utf-8",
     )
-    given = ("run", "--gpu", "./cpu-tiny.toml", "--workload", "synthetic:mu_l=64,mu_o=16", "--requests", "50")
+    # Where this machine has vLLM, `auto` would start it: the CPU is here.
+    asked = ("--engine", "simulated", "--workload", "synthetic:mu_l=64,mu_o=16", "--requests", "50")
+    given = ("run", "--gpu", "./cpu-tiny.toml", *asked)
     run = bench(*given, "--model", "tiny", "--policy", "v1,ebplus", "--json")
     assert run.code == 0, run.err
     assert {one["model"] for one in run.json["runs"]} == {"me/tiny"}

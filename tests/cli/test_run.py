@@ -98,7 +98,7 @@ def test_several_of_everything_are_combined(bench: Bench) -> None:
         (("--model", "Qwen/Qwen3-30B-A3B"), "fit"),
         (("--token-budget", "10"), "--token-budget"),
         (("--workload", "file:absent.jsonl"), "absent.jsonl"),
-        (("--workload", "sharegpt:source=hub"), "sharegpt:path=FILE"),
+        (("--workload", "sharegpt:source=hub"), "sharegpt:path=FOLDER"),
         (("--slo", "ttft=1"), "ttft_s"),
         (("--rate", "0"), "rate"),
         (("--rate", "5"), "not both"),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.compare import compare
+from harness.compare import compare, compare_runs
 from harness.document import at_alpha, compare_table, fairness_table, run_document, show_table
 from harness.measure.fairness import alpha_of, estimates, fairness
 from harness.measure.metrics import FAIRNESS, METRICS, PROFITS
@@ -133,7 +133,7 @@ def test_an_alpha_of_kv_footprints_is_not_held_against_generated_tokens(tmp_path
     assert "violation_share_kv" in found
     assert not {"violation_share", "excess_mean", "violation_share_time"} & found.keys()
     assert "excess_mean_kv" not in metrics_of(run_of(tmp_path / "b", schedule(), policy="isjl:alpha=100"))
-    share = f"{100 * found['violation_share_kv']['value']:.4g} %"
+    share = f"{100 * found['violation_share_kv']['value']:.4g} % KV"
     table = fairness_table([load_run(own)])
     assert table is not None
     assert share in rendered(table)
@@ -154,6 +154,10 @@ def test_arms_are_held_against_one_alpha(tmp_path: Path) -> None:
     assert "violation_share" not in two.rows
     assert any("40, 80" in note for note in two.notes)
     assert METRICS["gap_mean"].better == "lower"
+    kv = run_of(tmp_path / "kv", schedule(), policy="isjl:alpha=40,footprint=kv")
+    assert not {"violation_share", "excess_mean_time"} & compare([a], [kv]).rows.keys()
+    asked = compare_runs([load_run(a)], [load_run(kv)], alpha=40.0)
+    assert {"violation_share", "violation_share_kv"} <= asked.rows.keys()
 
 
 def test_tables_show_fairness_in_80_columns(tmp_path: Path) -> None:

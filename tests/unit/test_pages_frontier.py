@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from harness.pages.detail import GAPS
 from harness.pages.frontier import charts, data, ends, inputs, points
 from harness.profit import profit
 from harness.runs import find_runs, load_run
+from tests.runfactory import SPEC, write_run
+from tests.schedules import Schedule
 from tests.sitefactory import only_board, site_of, write_schedules
 
 
@@ -39,6 +42,19 @@ def test_profits_are_those_of_bench_profit(tmp_path: Path) -> None:
     for point, end in ends(some, k.tau):
         told = known[point.account.policy]
         assert (end.pays, end.c, end.steps_saved) == (told["pays"], told["c"], told["steps_saved"])
+
+
+def test_the_path_of_alpha_holds_what_knew_the_same_of_lengths(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    write_schedules(results, lengths="oracle")
+    other = dataclasses.replace(SPEC, policy="isjl:alpha=10", arrival="poisson:rate=9.0", lengths="noisy:sigma=0.3")
+    one = Schedule([0] * 8, [5] * 8, [100] * 8, [10**9] * 100)
+    write_run(results / "noisy", one.requests(), one.steps(), spec=other)
+    (board,) = [one for one in site_of(results, tmp_path / "kept").boards if len(one.arms) > 1]
+    found = {one.arm.first.run.spec.label: one.account.alpha for one in points(board)}
+    assert found["ljf [oracle lengths]"] == 0
+    assert found["isjl:alpha=10 [oracle lengths]"] == 10
+    assert found["isjl:alpha=10 [noisy:sigma=0.3 lengths]"] is None
 
 
 def test_violations_are_counted_at_every_gap(tmp_path: Path) -> None:

@@ -108,10 +108,11 @@ def test_pipes_and_devices_are_not_waited_for(tmp_path: Path, options: dict[str,
         assert line == f"{path}: cannot be read: not a regular file: save what it gives in one first"
 
 
-def test_an_array_of_rows_is_not_taken_for_sharegpt(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [("prompt_tokens", "output_tokens"), ("input_length", "output_length")])
+def test_an_array_of_rows_is_not_taken_for_sharegpt(tmp_path: Path, names: tuple[str, str]) -> None:
     path = tmp_path / "rows.json"
     for indent in (None, 2):
-        path.write_text(json.dumps([row(), row()], indent=indent))
+        path.write_text(json.dumps([dict.fromkeys(names, 5)] * 2, indent=indent))
         assert "write one object a line" in refusal(lambda: file_of(path))
     path.write_text(json.dumps([row(), row()]))
     assert "write one object a line" in refusal(lambda: file_of(path, format="jsonl"))

@@ -86,6 +86,10 @@ def test_turns_that_are_no_objects_are_counted() -> None:
     assert skipped == {"turn of an unknown role": 4, "answer without a prompt": 1}
 
 
+def test_a_conversation_of_no_turn_is_counted() -> None:
+    assert pairs_of() == ([], {"empty conversation": 1})
+
+
 DATA = [
     {"id": "x_0", "conversations": say(("human", "hello"), ("gpt", "Hi there"), ("human", "ü"), ("gpt", "ok"))},
     {"id": "x_0", "conversations": say(("human", "same id"), ("gpt", "a" * 700))},
@@ -117,6 +121,7 @@ def test_the_loader_counts_each_pair_alone(data: Path, bytes_tokenizer: Path) ->
     assert trace.turn.tolist() == [0, 1, 0, 0, 0]
     assert trace.ids == ("x_0-0", "x_0-1", "x_0#1-0", "conversation-2-0", "z-0")
     assert trace.source["skipped"] == {"record without a list of conversations": 1}
+    assert trace.source["ids_that_occur_again"] == 1
     assert trace.source["kind"] == "real"
     assert trace.source["file_sha256"] == cache.file_digest(data)
     assert "notices" not in trace.source

@@ -31,6 +31,7 @@ HUB_FILE = "ShareGPT_V3_unfiltered_cleaned_split.json"
 HUB_DATASET_V43 = "Aeala/ShareGPT_Vicuna_unfiltered"
 HUB_FILES = re.compile(r"^ShareGPT_V(3|4\.3)_unfiltered_cleaned_split\.json$")
 DATA_SETS = frozenset({HUB_DATASET, HUB_DATASET_V43})
+AGAIN = "ids_that_occur_again"
 _KEPT = ("prompt_tokens", "output_tokens", "session", "turn")
 
 
@@ -49,6 +50,8 @@ def conversation_pairs(record: Any, skipped: Counter[str]) -> Iterator[tuple[str
     if not isinstance(turns, list):
         skipped["record without a list of conversations"] += 1
         return
+    if not turns:
+        skipped["empty conversation"] += 1
     said = ((one.get("from"), one.get("value")) if isinstance(one, dict) else (None, None) for one in turns)
     for pair in pairs_of(said, skipped):
         yield pair.prompt, pair.answer
@@ -72,6 +75,8 @@ def read_pairs(path: Path, reading: Reading, allow_truncated: bool = False) -> I
                 usable = isinstance(name, str) and name != "" and name.isprintable()
                 name = name if usable else f"conversation-{session}"
                 # The wild file has ids twice: the conversation's number sets them apart.
+                if name in taken:
+                    reading.facts[AGAIN] += 1
                 while name in taken:
                     name = f"{name}#{session}"
                 taken.add(name)
@@ -118,7 +123,7 @@ def _usable(columns: Columns, meta: Meta) -> bool:
         return False
     ids = meta.get("ids")
     return (
-        usable_source(meta.get("source"))
+        usable_source(meta.get("source"), frozenset({AGAIN}))
         and isinstance(ids, list)
         and len(ids) == rows
         and all(isinstance(name, str) for name in ids)
