@@ -378,14 +378,22 @@ def recover(dirs: tuple[Path, ...]) -> None:
 @click.option("--results", type=click.Path(path_type=Path), default=Path("results"), help="Where published runs lie.")
 def publish(dirs: tuple[Path, ...], results: Path) -> None:
     """Copy runs (or folders of runs) to the published ones, without this machine's own places in them."""
+    from harness.publish import AlreadyPublished
     from harness.publish import publish as publish_run
     from harness.runs import find_runs
 
     paths = [path for given in dirs for path in (find_runs(given) if given.is_dir() else [given]) or [given]]
     for path in paths:
-        one = publish_run(path, results)
+        try:
+            one = publish_run(path, results)
+        except AlreadyPublished as error:
+            if path in dirs:
+                raise
+            # A folder holds more from one time to the next.
+            click.echo(str(error))
+            continue
         left = f"; left out: {', '.join(one.left_out)}" if one.left_out else ""
-        click.echo(f"{one.path}: {one.masked} places masked{left}")
+        click.echo(f"{one.path}: places masked: {one.masked}{left}")
 
 
 @bench.command()
@@ -411,7 +419,8 @@ def calibrate(dirs: tuple[Path, ...], out: Path, kv_tokens: int | None, label: s
     for line in lines(found):
         click.echo(line)
     click.echo(
-        f"written: {out} (bench run --gpu {out if out.is_absolute() else f'./{out}'} --model {found.origin.model})"
+        f"written: {out} (bench run --engine simulated --gpu {out if out.is_absolute() else f'./{out}'} "
+        f"--model {found.origin.model})"
     )
 
 
@@ -603,7 +612,7 @@ def check_site(results: Path, paths: tuple[Path, ...]) -> None:
         click.echo(f"{one.where}: {one.why}")
     if found.problems:
         places = len({one.where for one in found.problems})
-        raise NotMet(f"{len(found.problems)} problems in {places} places; {found.runs} runs checked")
+        raise NotMet(f"problems: {len(found.problems)}, in {places} of {found.runs} runs checked")
     click.echo(f"{found.runs} runs checked, no problem: {WHAT}")
 
 
@@ -721,6 +730,8 @@ def _exit_code() -> int:
         sys.stdout.flush()
     except click.exceptions.Abort:
         return EXIT_INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        return _say(error.format_message(), EXIT_USER)
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx is not None else "bench"
         return _say(f"bench: {error.format_message()} (`{path} --help` lists the options)", EXIT_USER)

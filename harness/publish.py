@@ -22,6 +22,10 @@ from harness.store import write_json
 KEPT = ("requests.parquet", "steps.parquet", "summary.json")
 
 
+class AlreadyPublished(UserError):
+    """The run lies among the published ones."""
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """A run at its new place, what was left out, and how many places were masked."""
@@ -36,13 +40,13 @@ def publish(path: Path, results: Path) -> Published:
 
     Of run.json's provenance and of engine.log the machine's own places are masked: the engine's environment, the
     run's and the model's directory, the working directory, home, and the place of temporary files. UserError where
-    the run did not finish, or lies there already.
+    the run did not finish, AlreadyPublished where it lies there already.
     """
     run = load_run(path)
     started = datetime.fromisoformat(run.manifest["started_utc"])
     target = run_path(results, run.spec, started, run.manifest["digest"])
     if target.exists():
-        raise UserError(f"{target}: there already: nothing published is ever overwritten")
+        raise AlreadyPublished(f"{target}: there already: nothing published is ever overwritten")
     masks = list(_places(run))
     # The spec is what the digest stands for; a place in it shows in every comparison already.
     told, masked = _masked(json.dumps({key: value for key, value in run.manifest.items() if key != "spec"}), masks)

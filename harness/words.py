@@ -26,12 +26,17 @@ def change(row: Row) -> str:
     """B over A: in percent, as a factor where that is beyond ten, with its 95 % interval where there is one."""
     if row.ratio is None:
         return "-"
-    if row.ratio > 10:
-        return f"×{row.ratio:,.3g}"
-    text = f"{100 * (row.ratio - 1):+.1f} %"
-    if row.low is not None and row.high is not None:
-        text += f" (95 % interval {100 * (row.low - 1):+.1f} … {100 * (row.high - 1):+.1f} %)"
-    return text
+    factor = row.ratio > 10
+    text = _times(row.ratio) if factor else f"{100 * (row.ratio - 1):+.1f} %"
+    if row.low is None or row.high is None:
+        return text
+    if factor:
+        return f"{text} (95 % interval {_times(row.low)} … {_times(row.high)})"
+    return f"{text} (95 % interval {100 * (row.low - 1):+.1f} … {100 * (row.high - 1):+.1f} %)"
+
+
+def _times(factor: float) -> str:
+    return f"×{factor:,.0f}" if factor >= 100 else f"×{factor:.3g}"
 
 
 def word(row: Row) -> str:

@@ -284,7 +284,8 @@ def entry_of(name: str, given: Mapping[str, str]) -> tuple[WorkloadEntry, Mappin
             raise WorkloadError(f"{told}: write drift:NAME,option=…; known are {', '.join(drifts)}")
     if name not in CATALOG:
         known = [*(one for one in CATALOG if ":" not in one), DRIFT]
-        raise WorkloadError(f"unknown workload {name!r}{options.suggest(name, known)}: known are {', '.join(known)}")
+        told = f"; a file is file:{name}" if "." in name or "/" in name else options.suggest(name, known)
+        raise WorkloadError(f"unknown workload {name!r}{told}: known are {', '.join(known)}")
     return CATALOG[name], given
 
 

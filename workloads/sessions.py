@@ -48,7 +48,7 @@ def turns_before(trace: Trace) -> Ints:
         raise WorkloadError(
             f"{trace.name}, row {row}: a prompt of {trace.prompt_tokens[row]} tokens cannot hold the turn before it "
             f"(row {ahead}: {trace.prompt_tokens[ahead]} in, {trace.output_tokens[ahead]} out): "
-            "load the workload with history=true"
+            "load the workload with history=true (wildchat and lmsys have it)"
         )
     return before
 

@@ -36,6 +36,11 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "the model cannot be had: correct --model (a directory with config.json, or an id that can be downloaded)",
     ),
     (
+        r"Cannot find any model weights",
+        "the model has no weights: correct --model, or, for one of `bench engine tiny-model`, add --engine-args "
+        "'--load-format dummy --dtype float32 --enforce-eager'",
+    ),
+    (
         r"User-specified max_model_len|max_model_len \(\d+\) is greater than|max seq len \(\d+\)"
         r"|KV cache is needed, which is larger than|larger than the available KV cache memory",
         "too long for the model or its KV cache: lower --max-model-len, or raise --kv-tokens",

@@ -28,7 +28,8 @@ LONGEST_ID, LONGEST_ERROR, LONGEST_TEXT = 100, 500, 2000
 
 _HOME = re.compile(r"(?:/home/|/Users/|/root(?=/|$)|[A-Za-z]:\\+Users\\+)[^\s,;:'\"]*")
 _SHAPES = re.compile(
-    r"\b(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA)[\w-]{8,}|-----BEGIN [A-Z ]*PRIVATE KEY|"
+    r"\b(?:hf_(?=[a-z]*\d|[a-z]{20})|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA)[\w-]{8,}|"
+    r"-----BEGIN [A-Z ]*PRIVATE KEY|"
     r"\beyJ[\w-]{10,}\.[\w-]{10,}\.|\b(?:Bearer|Basic)\s+(?!\*)\S{6,}|://[^/@\s*]+:[^/@\s*]+@",
     re.I,
 )
@@ -84,7 +85,7 @@ def _within(results: Path, path: Path) -> str:
     # A link is judged by where it stands, not by what it leads to.
     here = here.parent.resolve() / here.name if here.name != ".." else here.resolve()
     if here != root and root not in here.parents:
-        raise UserError(f"{path}: not in {results}: give --results")
+        raise UserError(f"{path}: not in {results}: give --results, or copy runs there with `bench publish`")
     return here.relative_to(root).as_posix()
 
 

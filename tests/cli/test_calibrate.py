@@ -18,7 +18,7 @@ def test_runs_become_a_profile_that_runs_take(bench: Bench, tmp_path: Path) -> N
     assert "4 simulated runs of Qwen/Qwen3-8B on rtxpro6000" in found.out
     assert "α_d 10.38 ms" in found.out
     assert "warning: these runs are simulated" in found.out
-    assert "bench run --gpu ./mine.toml --model Qwen/Qwen3-8B" in found.out
+    assert "bench run --engine simulated --gpu ./mine.toml --model Qwen/Qwen3-8B" in found.out
     again = bench("calibrate", "runs", "--out", "mine.toml")
     assert again.code == 2
     assert "mine.toml: is there already" in again.err

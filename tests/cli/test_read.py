@@ -96,3 +96,26 @@ def test_help_and_version(bench: Bench) -> None:
     assert bench("--help").code == 0
     assert "bench" in bench("--version").out
     assert bench("nonsense").code == 2
+    # Two options of one name would be warned of.
+    assert bench("run", "--help").err == ""
+    group = bench("trace")
+    assert group.code == 2
+    assert group.err.startswith("Usage: bench trace")
+    assert "--help` lists" not in group.err
+
+
+def test_publishing_a_folder_again_adds_what_is_new(bench: Bench) -> None:
+    first = bench(*RUN, "--policy", "v1", "--json").json["runs"][0]["dir"]
+    assert bench("publish", "runs").code == 0
+    bench(*RUN, "--policy", "v0")
+    again = bench("publish", "runs")
+    assert again.code == 0, again.err
+    assert again.out.count("there already") == 1
+    assert again.out.count("places masked: ") == 1
+    named = bench("publish", first)
+    assert named.code == 2
+    assert "there already" in named.err
+    assert bench("site", "check").code == 0
+    elsewhere = bench("site", "check", "runs")
+    assert elsewhere.code == 2
+    assert "bench publish" in elsewhere.err

@@ -27,6 +27,8 @@ from harness.provenance import MASK, collect, is_secret, mask, mask_command, scr
         (["--workload", "sharegpt:token=s3cret,path=a"], ["--workload", f"sharegpt:token={MASK},path=a"]),
         (["--url=https://host/v1"], ["--url=https://host/v1"]),
         (["hf_s3cretS3cret"], [MASK]),
+        (["hf_hub_download"], ["hf_hub_download"]),
+        (["hf_" + "abcdefgh" * 4], [MASK]),
         (["--token-budget", "14336"], ["--token-budget", "14336"]),
         (["--tokenizer", "qwen"], ["--tokenizer", "qwen"]),
         (["--policy", "eb:k=32", "--fail-on", "output_throughput<-5%"],) * 2,

@@ -165,6 +165,7 @@ CORE = "(EngineCore pid=8180) ERROR 11-30 05:46:46 [core.py:1] "
             "correct --model",
             True,
         ),
+        (CORE + "RuntimeError: Cannot find any model weights with `/models/tiny`", 1, "--load-format dummy", True),
         (CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", 1, "--kv-tokens", True),
         (CORE + "ValueError: No available memory for the cache blocks.", 1, "out of memory", True),
         (

@@ -205,6 +205,7 @@ def test_canonical_names() -> None:
     ("name", "given", "told"),
     [
         ("sharegtp", {}, "unknown workload 'sharegtp' (did you mean sharegpt?): known are sharegpt, longbench,"),
+        ("my/own.jsonl", {}, "unknown workload 'my/own.jsonl'; a file is file:my/own.jsonl: known are"),
         ("nothing-like-it", {}, "unknown workload 'nothing-like-it': known are sharegpt,"),
         ("sharegpt", {"outputcap": "3"}, "sharegpt has no option 'outputcap' (did you mean output_cap?)"),
         ("sharegpt", {"output_cap": "many"}, "sharegpt: output_cap=many is not a whole number"),
