@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ import pytest
 
 from tests.commands import BENCH, Bench
 from tests.dataset_files import lmsys_rows, lmsys_schema, write_parquet
+from tests.unit.test_chat_template import CHAT, write_model
 
 Serve = Callable[..., tuple[str, subprocess.Popen[str]]]
 
@@ -218,13 +220,42 @@ def test_the_data_sets_own_text_is_sent(bench: Bench, serve: Serve, tmp_path: Pa
     assert not any("another length" in note for note in run["notes"]), run["notes"]
     refused = bench("run", "--url", url, "--workload", f"{workload},history=true", "--prompts", "dataset")
     assert refused.code == 2
-    assert "leave out history=true" in refused.err
+    assert "leave out history=true, or give template=true" in refused.err
+    refused = bench("run", "--url", url, "--workload", workload, "--prompts", "dataset", "--sessions")
+    assert refused.code == 2
+    assert "take wildchat or lmsys with template=true" in refused.err
     refused = bench("run", "--url", url, "--workload", "lmsys", "--prompts", "dataset")
     assert refused.code == 2
     assert "lmsys has no text here: give lmsys:path=FILE,tokenizer=…" in refused.err
     refused = bench("run", "--url", url, "--workload", "sharegpt", "--prompts", "dataset")
     assert refused.code == 2
     assert "sharegpt:path=FILE" in refused.err
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_a_conversation_is_sent_as_the_models_template_renders_it(
+    bench: Bench, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: str
+) -> None:
+    model = write_model(tmp_path / "model", CHAT)
+    chats = write_parquet(tmp_path / "l.parquet", lmsys_schema(), list(lmsys_rows(12, seed=8)))
+    workload = f"lmsys:path={chats},tokenizer={model},output_cap=4,min_turns=2,template=true"
+    url, _ = serve("--tokenizer", str(model), "--log", "server.csv")
+    sent = ("run", "--url", url, "--workload", workload, "--prompts", "dataset", "--api", api, "--sessions")
+    result = bench(*sent, "--concurrency", "3", "--json")
+    assert result.code == 0, result.err
+    (run,) = result.json["runs"]
+    assert run["counts"]["completed"] == run["counts"]["requests"] >= 6
+    rows = pq.read_table(tmp_path / run["dir"] / "requests.parquet").to_pylist()
+    by_turn = sorted((row["session"], row["turn"], row) for row in rows)
+    for (session, turn, row), (after, later, following) in pairwise(by_turn):
+        if session == after:
+            assert later == turn + 1
+            assert following["prompt_tokens"] > row["prompt_tokens"] + row["output_tokens"]
+            assert following["sent_s"] >= row["finish_s"], "a turn waits for the answer before it"
+    assert any("the data set's own earlier answers" in note for note in run["notes"])
+    # The mock counts a text's own tokens and the tokenizer's <s> unless the body says not to; it has no template.
+    off = [note for note in run["notes"] if "another length" in note]
+    assert bool(off) == (api == "chat"), run["notes"]
 
 
 def test_when_the_server_dies_between_repeats_what_was_measured_is_shown(
