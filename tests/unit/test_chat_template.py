@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
+from harness.drive.endpoint import Endpoint
+from harness.engines.endpoint import Client, EndpointEngine
+from harness.runspec import RunSpec
 from tests import dataset_files as made
+from workloads.arrivals import Closed, Stream
 from workloads.catalog import dataset_texts, load_workload
 from workloads.chat_template import load_template
 from workloads.datasets import rendered
@@ -223,6 +227,23 @@ def test_messages_are_what_is_rendered(load: Callable[..., Any], folder: Path) -
     assert [template.render(one, "") for one in messages] == prompts(trace, workload)
     assert messages[2] == TALKS[0][:5]
     assert messages[5][1] == {"role": "assistant", "content": "c"}
+
+
+def test_bodies_carry_the_history(load: Callable[..., Any]) -> None:
+    trace, workload = load()
+    spec = RunSpec("unknown", "none/none", "external", workload, "endpoint", sessions=True)
+    stream = Stream(trace, Closed(2), None, think_ns=0)
+
+    def bodies(api: str) -> list[dict[str, Any]]:
+        engine = EndpointEngine(spec, stream, Endpoint("http://127.0.0.1:1"), Client(api, "dataset"))
+        return [json.loads(one.body) for one in engine._planned()]
+
+    texts = bodies("completions")
+    assert [body["prompt"] for body in texts] == prompts(trace, workload)
+    assert not any(body["add_special_tokens"] for body in texts)
+    chats = bodies("chat")
+    assert [body["messages"] for body in chats] == prompts(trace, workload, as_messages=True)
+    assert not any("add_special_tokens" in body or "prompt" in body for body in chats)
 
 
 def test_history_is_what_the_protocol_leaves(load: Callable[..., Any]) -> None:
