@@ -61,7 +61,7 @@ def load_template(spec: str, model: str, asked: str = "") -> ChatTemplate:
     remedy = f"give {asked}tokenizer=FOLDER of a model that chats, or leave out template=true"
     if spec == OWN_QWEN:
         raise WorkloadError(f"tokenizer=qwen is a vocabulary without a chat template: {remedy}")
-    own, config = beside(spec, model, OWN_FILE), _config(beside(spec, model, CONFIG), told, remedy)
+    own, config = beside(spec, model, OWN_FILE), _config(beside(spec, model, CONFIG, remedy), told, remedy)
     file = CONFIG if own is None else OWN_FILE
     text = _named(config.get("chat_template")) if own is None else own
     if text is None:

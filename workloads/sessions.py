@@ -47,7 +47,11 @@ def turns_before(trace: Trace) -> Ints:
         ahead = int(before[row])
         # Where the data set's own answers stand in the prompt, forced ones may be longer.
         rendered = "template" in trace.source
-        remedy = "leave out forced=…" if rendered else "load the workload with history=true"
+        remedy = (
+            "the data set's own answers stand there: leave out forced=…"
+            if rendered
+            else "load the workload with history=true"
+        )
         raise WorkloadError(
             f"{trace.name}, row {row}: a prompt of {trace.prompt_tokens[row]} tokens cannot hold the turn before it "
             f"(row {ahead}: {trace.prompt_tokens[ahead]} in, {trace.output_tokens[ahead]} out): {remedy}"

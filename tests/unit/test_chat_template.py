@@ -152,6 +152,29 @@ def test_files_that_are_damaged_are_refused(folder: Path) -> None:
     assert "vocabulary without a chat template" in refusal(lambda: load_template("qwen", ""))
 
 
+def test_of_the_hub_what_its_cache_holds_is_enough(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    def cached(repo: str, name: str, **_: Any) -> str:
+        if not (folder / name).is_file():
+            raise LocalEntryNotFoundError(name)
+        return str(folder / name)
+
+    def offline(*_: Any, **__: Any) -> None:
+        raise OfflineModeIsEnabled("offline")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", cached)
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", offline)
+    assert load_template("", "some/model").sha256 == load_template(str(folder), "").sha256
+    (folder / "chat_template.jinja").write_text("J")
+    assert load_template("some/model", "").render([], "") == "J"
+    (folder / "tokenizer_config.json").unlink()
+    line = refusal(lambda: load_template("some/model", "", "lmsys:hf=X,"))
+    assert line.startswith("cannot load tokenizer_config.json of some/model (HF_HUB_OFFLINE is set")
+    assert line.endswith("give lmsys:hf=X,tokenizer=FOLDER of a model that chats, or leave out template=true")
+
+
 @pytest.mark.parametrize(
     "template", ["{{ ''.__class__.__mro__ }}", "{{ messages.append(1) }}", "{{ 1 / 0 }}", "{{ nothing.at.all }}"]
 )
@@ -271,13 +294,13 @@ def test_wildchat_in_the_order_of_time(tmp_path: Path, load: Callable[..., Any])
     def at(second: int) -> datetime:
         return datetime.fromtimestamp(1_681_084_800 + second, tz=UTC)
 
-    first = [
+    first: made.Turns = [
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": "b", "timestamp": at(5)},
         {"role": "user", "content": "c"},
         {"role": "assistant", "content": "d", "timestamp": at(20)},
     ]
-    other = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y", "timestamp": at(10)}]
+    other: made.Turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y", "timestamp": at(10)}]
     rows = [made.wildchat_row(i, talk) for i, talk in enumerate((first, other))]
     path = made.write_parquet(tmp_path / "w.parquet", made.wildchat_schema(), rows)
     trace, workload = load("wildchat", path=path, order="time", min_turns=1)
@@ -292,10 +315,10 @@ def test_counts_are_kept_for_this_template_alone(
     load: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace, _ = load()
-    counted = rendered.count_rows
-    monkeypatch.setattr(rendered, "count_rows", None)
+    monkeypatch.setattr("workloads.datasets.rendered.count_rows", None)
     assert load()[0].digest == trace.digest, "from the cache"
-    monkeypatch.setattr(rendered, "count_rows", counted)
+    monkeypatch.undo()
+    monkeypatch.setenv("BENCH_CACHE", str(folder.parent / "cache"))
     (folder / "chat_template.jinja").write_text(CHAT.replace("<|assistant|>", "<|assistant|>."))
     again, _ = load()
     assert (again.prompt_tokens - trace.prompt_tokens).tolist() == [1] * 6
