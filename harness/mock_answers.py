@@ -34,12 +34,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads request bodies for a model: `count` gives the tokens of a text, `eos_after` 0 never ends by itself."""
+    """Reads request bodies for a model: `eos_after` 0 never ends by itself.
+
+    `count` gives the tokens of a text, with the tokenizer's special tokens or without.
+    """
 
     model: str
     max_model_len: int
     eos_after: int
-    count: Callable[[str], int]
+    count: Callable[[str, bool], int]
 
     def read(self, body: bytes, chat: bool) -> Ask:
         """The request of a body; Refused with 400, or 404 for another model, as vLLM does."""
@@ -81,7 +84,7 @@ class Reader:
         if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
             prompt = prompt[0]
         if isinstance(prompt, str) and prompt:
-            return self.count(prompt)
+            return self.count(prompt, asked.get("add_special_tokens") is not False)
         # map and set run in C: a long prompt must not hold up the streams.
         if isinstance(prompt, list) and set(map(type, prompt)) == {int}:
             return len(prompt)
@@ -96,7 +99,7 @@ class Reader:
             content = message.get("content")
             parts = content if isinstance(content, list) else [{"text": content}]
             texts += [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
-        return self.count("\n".join(texts))
+        return self.count("\n".join(texts), True)
 
 
 def _whole(asked: dict[str, Any], name: str) -> int | None:

@@ -374,13 +374,13 @@ def _even(seed: int, seq: int) -> float:
     return ((word ^ word >> 31) >> 11) / (1 << 53)
 
 
-def _counter(options: MockOptions) -> Callable[[str], int]:
+def _counter(options: MockOptions) -> Callable[[str, bool], int]:
     if not options.tokenizer:
-        return lambda text: max(1, len(text.encode()) // 4)
+        return lambda text, _special: max(1, len(text.encode()) // 4)
     from workloads.tokenizer import load_tokenizer
 
     tokenizer, _ = load_tokenizer(options.tokenizer, options.model)
-    return lambda text: max(1, len(tokenizer.encode(text)))
+    return lambda text, special: max(1, len(tokenizer.encode(text, add_special_tokens=special)))
 
 
 def _cut(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:

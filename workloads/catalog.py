@@ -11,7 +11,7 @@ from typing import Any
 
 from workloads import formats, options, real_sets
 from workloads.datasets import longbench, sharegpt
-from workloads.datasets.conversations import LMSYS, NUMINAMATH, WILDCHAT
+from workloads.datasets.conversations import LMSYS, NUMINAMATH, WILDCHAT, Form
 from workloads.drift import LENGTH_DRIFTS, Ask, Drift
 from workloads.drift_rates import RATE_DRIFTS
 from workloads.embedded import load_embedded
@@ -39,7 +39,8 @@ class Asked:
 class WorkloadEntry:
     """A workload: `load` gets typed options and what the run asks; `windowed` ones go through `select`.
 
-    `texts` gives the data set's own prompts, where it is at hand.
+    `texts` gives the data set's own prompts, where it is at hand: of options, model, and whether a conversation is
+    wanted as messages.
     """
 
     name: str
@@ -48,7 +49,7 @@ class WorkloadEntry:
     options: tuple[Option, ...]
     load: Callable[[Values, Asked], Trace]
     windowed: bool = True
-    texts: Callable[[Values, str], real_sets.Texts] | None = None
+    texts: Callable[[Values, str, bool], real_sets.Texts] | None = None
 
 
 def _protocol(cap: int, forced: int, min_output: int = 1) -> tuple[Option, ...]:
@@ -70,7 +71,10 @@ _ORDER = Option(
     choices=("file", "shuffled", "paper"),
 )
 _TEXT = (real_sets.PAIRS, *real_sets.COUNTED)
-_HISTORY = Option("history", bool, False, "each prompt carries the session's earlier turns")
+_HISTORY = (
+    Option("history", bool, False, "each prompt carries the session's earlier turns"),
+    Option("template", bool, False, "each prompt is the session up to its turn, by the model's chat template"),
+)
 
 
 def _path(text: str) -> Path:
@@ -112,13 +116,42 @@ def _twin(name: str, values: Values) -> Trace:
     return load_embedded(name)
 
 
+def _chat(form: Form) -> Callable[[Values, Asked], Trace]:
+    """A chat data set after its protocol, with each prompt's history where that is asked for."""
+    load = _data_set(form.workload, real_sets.chat(form))
+
+    def load_history(values: Values, asked: Asked) -> Trace:
+        trace = load(values, asked)
+        if values["template"]:
+            return real_sets.with_template(form, values, asked.model, trace)
+        return with_history(trace) if values["history"] else trace
+
+    return load_history
+
+
+def _chat_texts(form: Form) -> Callable[[Values, str, bool], real_sets.Texts]:
+    load = _data_set(form.workload, real_sets.chat(form))
+
+    def texts(values: Values, model: str, as_messages: bool) -> real_sets.Texts:
+        if values["template"]:
+            used = load(values, Asked(None, 0, model))
+            return real_sets.rendered_texts(form, values, model, used, as_messages)
+        return real_sets.chat_texts(form)(values, model)
+
+    return texts
+
+
+def _alone(texts: Callable[[Values, str], real_sets.Texts]) -> Callable[[Values, str, bool], real_sets.Texts]:
+    """The prompts of a data set whose requests are no conversations: texts, whoever asks."""
+    return lambda values, model, _as_messages: texts(values, model)
+
+
 def _data_set(name: str, real: Callable[[Values, str], Trace]) -> Callable[[Values, Asked], Trace]:
     """The data set itself where path or hf names it, else its twin; then the protocol."""
 
     def load(values: Values, asked: Asked) -> Trace:
         trace = real(values, asked.model) if values["path"] or values["hf"] else _twin(name, values)
-        trace = limit(trace, **_limits(values))
-        return with_history(trace) if values.get("history") else trace
+        return limit(trace, **_limits(values))
 
     return load
 
@@ -172,7 +205,7 @@ _ENTRIES = (
             _ORDER,
         ),
         _sharegpt,
-        texts=real_sets.share_gpt_texts,
+        texts=_alone(real_sets.share_gpt_texts),
     ),
     WorkloadEntry(
         "longbench",
@@ -188,7 +221,7 @@ _ENTRIES = (
             _ORDER,
         ),
         _data_set("longbench", real_sets.long_bench),
-        texts=real_sets.long_bench_texts,
+        texts=_alone(real_sets.long_bench_texts),
     ),
     WorkloadEntry(
         "wildchat",
@@ -199,13 +232,13 @@ _ENTRIES = (
             *real_sets.turns(3000, 6, 12),
             real_sets.PAIRS,
             *_protocol(256, 0),
-            _HISTORY,
+            *_HISTORY,
             dataclasses.replace(
                 _ORDER, help=f"{_ORDER.help}; time: by its timestamps", choices=(*_ORDER.choices, "time")
             ),
         ),
-        _data_set("wildchat", real_sets.chat(WILDCHAT)),
-        texts=real_sets.chat_texts(WILDCHAT),
+        _chat(WILDCHAT),
+        texts=_chat_texts(WILDCHAT),
     ),
     WorkloadEntry(
         "numinamath",
@@ -219,7 +252,7 @@ _ENTRIES = (
             _ORDER,
         ),
         _data_set("numinamath", real_sets.chat(NUMINAMATH)),
-        texts=real_sets.chat_texts(NUMINAMATH),
+        texts=_alone(real_sets.chat_texts(NUMINAMATH)),
     ),
     WorkloadEntry(
         "lmsys",
@@ -230,11 +263,11 @@ _ENTRIES = (
             *real_sets.turns(0, 0, 0),
             real_sets.PAIRS,
             *_protocol(0, 0),
-            _HISTORY,
+            *_HISTORY,
             _ORDER,
         ),
-        _data_set("lmsys", real_sets.chat(LMSYS)),
-        texts=real_sets.chat_texts(LMSYS),
+        _chat(LMSYS),
+        texts=_chat_texts(LMSYS),
     ),
     WorkloadEntry(
         "synthetic",
@@ -304,8 +337,11 @@ def load_workload(name: str, given: Mapping[str, str], *, requests: int | None, 
     return dataclasses.replace(trace, name=entry.name, source=source)
 
 
-def dataset_texts(workload: str, model: str) -> real_sets.Texts:
-    """Place and prompt of every row of `name:key=value,…`; WorkloadError where only lengths are at hand."""
+def dataset_texts(workload: str, model: str, as_messages: bool = False) -> real_sets.Texts:
+    """Place and prompt of every row of `name:key=value,…`; WorkloadError where only lengths are at hand.
+
+    With `template=true` a prompt is a conversation: its messages where the server renders them, else its text.
+    """
     name, told = options.split(workload)
     entry, given = entry_of(name, told)
     values = options.read(entry.name, entry.options, given)
@@ -315,7 +351,7 @@ def dataset_texts(workload: str, model: str) -> real_sets.Texts:
             f"--prompts dataset: {workload} has no text here: give {source}:path=FILE,tokenizer=… "
             "(embedded traces and twins are lengths only)"
         )
-    return entry.texts(values, model)
+    return entry.texts(values, model, as_messages)
 
 
 def canonical_workload(name: str, given: Mapping[str, str]) -> str:

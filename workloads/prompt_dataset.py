@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from workloads.chat_template import Message
 from workloads.errors import WorkloadError
 from workloads.trace import Trace
+
+# A text, or the messages of a conversation up to the turn that is asked.
+Prompt = str | list[Message]
 
 
 def places(trace: Trace) -> list[tuple[int, int]]:
@@ -30,10 +34,10 @@ class DatasetPrompts:
     trace no longer knows its places (see `places`), and where the files no longer hold a row.
     """
 
-    def __init__(self, trace: Trace, texts: Iterable[tuple[tuple[int, int], str]]) -> None:
+    def __init__(self, trace: Trace, texts: Iterable[tuple[tuple[int, int], Prompt]]) -> None:
         self._where = places(trace)
         wanted = set(self._where)
-        self._text: dict[tuple[int, int], str] = {}
+        self._text: dict[tuple[int, int], Prompt] = {}
         for where, text in texts:
             if where in wanted:
                 self._text[where] = text
@@ -43,7 +47,7 @@ class DatasetPrompts:
             first, second = min(missing)
             raise WorkloadError(f"{trace.name}: row {first}-{second} is not there any more: the files have changed")
 
-    def texts(self, rows: Iterable[int]) -> Iterator[str]:
+    def texts(self, rows: Iterable[int]) -> Iterator[Prompt]:
         """The prompts of many rows, in their order."""
         return (self._text[self._where[row]] for row in rows)
 

@@ -6,17 +6,20 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from workloads.datasets import conversations, longbench, sharegpt
+from workloads.chat_template import ChatTemplate, load_template
+from workloads.datasets import conversations, longbench, rendered, sharegpt
 from workloads.datasets.conversations import Form, Part
 from workloads.datasets.counting import Reading
 from workloads.datasets.shards import Shards, find
 from workloads.errors import WorkloadError
 from workloads.options import Option
+from workloads.prompt_dataset import Prompt
+from workloads.tokenizer import build, tokenizer_json
 from workloads.trace import Trace
 
 Values = Mapping[str, Any]
 # The place of a row, as `prompt_dataset.places` tells it, and its prompt.
-Texts = Iterator[tuple[tuple[int, int], str]]
+Texts = Iterator[tuple[tuple[int, int], Prompt]]
 
 PAIRS = Option("pairs", str, "all", "all pairs of a conversation or the first only", choices=("all", "first"))
 HF = Option("hf", str, "", "id or id@revision of the data set on the Hugging Face hub, from its cache or downloaded")
@@ -26,7 +29,7 @@ COUNTED = (
 )
 # What only the data set itself can answer: its twin refuses them.
 REAL_ONLY = (
-    *("tokenizer", "allow_truncated", "conversations", "min_turns", "max_turns", "step_by_step"),
+    *("tokenizer", "allow_truncated", "conversations", "min_turns", "max_turns", "step_by_step", "template"),
     *("tasks", "chunk_min", "chunk_max", "chunk_seed"),
 )
 
@@ -110,7 +113,8 @@ def chat_texts(form: Form) -> Callable[[Values, str], Texts]:
     def texts(values: Values, _model: str) -> Texts:
         if values.get("history"):
             raise WorkloadError(
-                f"{form.workload}: prompts from the data set stand alone, turn by turn: leave out history=true"
+                f"{form.workload}: prompts from the data set stand alone, turn by turn: leave out history=true, or "
+                "give template=true, which renders the history by the model's chat template"
             )
         shards = find(values["path"], values["hf"], name=form.workload)
         part = chat_part(values)
@@ -119,6 +123,32 @@ def chat_texts(form: Form) -> Callable[[Values, str], Texts]:
                 yield (session, turn), pair.prompt + part.suffix
 
     return texts
+
+
+def _rendering(form: Form, values: Values, model: str) -> tuple[rendered.Talks, ChatTemplate]:
+    """What renders a chat data set's conversations: its files, its tokenizer, the template beside that."""
+    asked = _given(form.workload, values)
+    template = load_template(values["tokenizer"], model, asked)
+    content = tokenizer_json(values["tokenizer"], model, asked)
+    talks = rendered.Talks(
+        find(values["path"], values["hf"], name=form.workload),
+        form,
+        chat_part(values),
+        build(content, values["tokenizer"] or model, asked),
+        values["allow_truncated"],
+    )
+    return talks, template
+
+
+def with_template(form: Form, values: Values, model: str, used: Trace) -> Trace:
+    """The trace `used`, filtered and capped, with each prompt as long as its rendered conversation."""
+    return rendered.with_template(used, *_rendering(form, values, model))
+
+
+def rendered_texts(form: Form, values: Values, model: str, used: Trace, as_messages: bool) -> Texts:
+    """The prompts of the trace `used`: each conversation up to the turn, rendered, or as messages for a chat server."""
+    talks, template = _rendering(form, values, model)
+    yield from talks.messages(used) if as_messages else rendered.texts(used, talks, template)
 
 
 def _long_bench(values: Values, model: str) -> dict[str, Any]:

@@ -45,10 +45,16 @@ def turns_before(trace: Trace) -> Ints:
     if len(room) and int(room.min()) < 1:
         row = int(rows[int(np.argmin(room))])
         ahead = int(before[row])
+        # Where the data set's own answers stand in the prompt, forced ones may be longer.
+        rendered = "template" in trace.source
+        remedy = (
+            "the data set's own answers stand there: leave out forced=…"
+            if rendered
+            else "load the workload with history=true (wildchat and lmsys have it)"
+        )
         raise WorkloadError(
             f"{trace.name}, row {row}: a prompt of {trace.prompt_tokens[row]} tokens cannot hold the turn before it "
-            f"(row {ahead}: {trace.prompt_tokens[ahead]} in, {trace.output_tokens[ahead]} out): "
-            "load the workload with history=true (wildchat and lmsys have it)"
+            f"(row {ahead}: {trace.prompt_tokens[ahead]} in, {trace.output_tokens[ahead]} out): {remedy}"
         )
     return before
 

@@ -76,6 +76,28 @@ def tokenizer_json(spec: str, model: str, asked: str = "") -> bytes:
         raise WorkloadError(f"{shown(path)}: cannot be read: {error.strerror}: {remedy(asked)}") from None
 
 
+def beside(spec: str, model: str, name: str, needed: str = "") -> bytes | None:
+    """The content of a file that stands beside the tokenizer.json of a spec; None where there is none.
+
+    What the hub does not give is taken as not there, unless a remedy says that it is `needed`: then WorkloadError.
+    """
+    told = spec or model
+    path = Path(os.path.expanduser(told))
+    if os.path.isdir(path) or os.path.isfile(path):
+        path = (path if os.path.isdir(path) else path.parent) / name
+    elif spec != OWN_QWEN and _HUB_ID.fullmatch(told):
+        try:
+            path = fetch(told, name, kind="model", what=f"{name} of {shown(told, 120)}", remedy=needed)
+        except WorkloadError:
+            if needed:
+                raise
+            return None
+    try:
+        return path.read_bytes() if os.path.isfile(path) else None
+    except OSError as error:
+        raise WorkloadError(f"{shown(path)}: cannot be read: {error.strerror}") from None
+
+
 def digest_of(content: bytes) -> str:
     """The tokenizer's digest: sha256 (hex) of its tokenizer.json."""
     return hashlib.sha256(content).hexdigest()

@@ -123,12 +123,19 @@ class EndpointEngine:
         )
 
     def _dataset_prompts(self) -> DatasetPrompts:
-        if self.spec.sessions:
+        chat = self.client.api == "chat"
+        if "template" in self.stream.trace.source:
+            self.notes.append("prompts carry the data set's own earlier answers, not the model's")
+            if chat:
+                self.notes.append(
+                    "chat: the server renders the messages by its own template; lengths are by the trace's"
+                )
+        elif self.spec.sessions:
             raise UserError(
-                "--prompts dataset sends each pair alone: a history would have to be rendered by the model's chat "
-                "template, which this version does not do: leave out --sessions, or send --prompts ids or text"
+                "--sessions: --prompts dataset sends each pair alone: leave out --sessions, take wildchat or lmsys "
+                "with template=true (the history by the model's chat template), or send --prompts ids or text"
             )
-        return DatasetPrompts(self.stream.trace, dataset_texts(self.spec.workload, self.spec.model))
+        return DatasetPrompts(self.stream.trace, dataset_texts(self.spec.workload, self.spec.model, chat))
 
     def provenance(self) -> dict[str, Any]:
         """The server and what it says of itself, the client."""
@@ -231,10 +238,13 @@ class EndpointEngine:
     def _body(self, prompt: Any, max_tokens: int, row: int, out_hint: int | tuple[int, int] | None = None) -> bytes:
         seed, extra = self.spec.seed + row, self.extra | hint_fields(out_hint)
         if self.client.api == "chat":
-            messages = [{"role": "user", "content": prompt}]
+            messages = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
             return chat_body(
                 self.spec.model, messages, max_tokens, seed=seed, ignore_eos=self.client.ignore_eos, extra=extra
             )
+        if isinstance(self._prompts, DatasetPrompts) and "template" in self.stream.trace.source:
+            # A rendered text has its special tokens in it.
+            extra = extra | {"add_special_tokens": False}
         return completion_body(
             self.spec.model, prompt, max_tokens, seed=seed, ignore_eos=self.client.ignore_eos, extra=extra
         )

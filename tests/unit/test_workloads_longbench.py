@@ -206,7 +206,7 @@ def test_prompts_are_cut_from_the_text_where_the_tokens_are(tmp_path: Path, load
         trace = load("longbench", tmp_path / "data.json", **options)
         given = {"path": str(tmp_path / "data.json"), "tokenizer": str(bytes_tokenizer), **options}
         workload = canonical_workload("longbench", given)
-        prompts = list(DatasetPrompts(trace, dataset_texts(workload, "")).texts(range(len(trace))))
+        prompts = [str(one) for one in DatasetPrompts(trace, dataset_texts(workload, "")).texts(range(len(trace)))]
         # The tokenizer counts bytes, so the lengths are exact.
         assert [size(prompt) for prompt in prompts] == trace.prompt_tokens.tolist()
         assert trace.ids is not None
