@@ -31,9 +31,9 @@ _SECRET_FLAGS = frozenset({"-H"})
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<user>[^/@\s]*@)?(?P<rest>[^?#\s]*)(?P<tail>[?#]\S*)?", re.I)
 # One sign after the other: in `sharegpt:token=x` the name of the value is `token`.
 _ASSIGNED = [re.compile(rf"(?P<name>[A-Za-z_][\w-]*)(?P<sign>\s*{sign}\s*)(?P<value>[^\s,;&]+)") for sign in "=:"]
-# After hf_ a token is letters and digits, where a function of that library (hf_hub_download) has words.
+# No underscore follows in a token, as in a function of that library (hf_hub_download).
 _KNOWN_SHAPES = re.compile(
-    r"\b(?:hf_(?=[a-z]*\d|[a-z]{20})|sk-|ghp_|github_pat_|xox[abp]-)[\w-]{8,}"
+    r"\b(?:hf_(?![a-z]+_)|sk-|ghp_|github_pat_|xox[abp]-)[\w-]{8,}"
     r"|\bBearer\s+\S{6,}|(?<=Authorization: )\S.*",
     re.I,
 )

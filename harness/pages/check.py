@@ -28,7 +28,7 @@ LONGEST_ID, LONGEST_ERROR, LONGEST_TEXT = 100, 500, 2000
 
 _HOME = re.compile(r"(?:/home/|/Users/|/root(?=/|$)|[A-Za-z]:\\+Users\\+)[^\s,;:'\"]*")
 _SHAPES = re.compile(
-    r"\b(?:hf_(?=[a-z]*\d|[a-z]{20})|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA)[\w-]{8,}|"
+    r"\b(?:hf_(?![a-z]+_)|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA)[\w-]{8,}|"
     r"-----BEGIN [A-Z ]*PRIVATE KEY|"
     r"\beyJ[\w-]{10,}\.[\w-]{10,}\.|\b(?:Bearer|Basic)\s+(?!\*)\S{6,}|://[^/@\s*]+:[^/@\s*]+@",
     re.I,
