@@ -145,6 +145,9 @@ def environment(plugin_path: Path, base: Mapping[str, str]) -> dict[str, str]:
         "DO_NOT_TRACK": "1",
         # It lets the server say how it is configured (/server_info); it listens on this machine alone.
         "VLLM_SERVER_DEV_MODE": "1",
+        # After five idle seconds vLLM closes a connection, and where it was kept from its sockets for a while it does
+        # so on top of a request that has arrived already.
+        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "3600",
         "NO_COLOR": "1",
     }
 
