@@ -98,7 +98,7 @@ def test_text_and_secrets_in_tables_and_logs_are_told(tmp_path: Path) -> None:
     requests[3] |= {"id": "Write me a poem. " * 20}
     requests[4] |= {"error": "401 for Bearer abcdefghijkl", "finish": "error"}
     run = write_run(tmp_path / "results", requests, steps, spec=dataclasses.replace(SPEC, policy="v1"))
-    (run / "engine.log").write_text("start\nReceived request a: prompt: 'Hello', params\nfrom /root/.venv/lib\n")
+    (run / "engine.log").write_text("start\nReceived request a: prompt: 'Hello', params\nfrom /home/me/.venv/lib\n")
     found = "\n".join(lines(run))
     assert "requests.parquet: id holds a text of 340 letters" in found
     assert "requests.parquet: error may hold a secret" in found
