@@ -20,6 +20,9 @@ from tests.conformance.test_emulated import WITHOUT_STATE, Case, Nanosecond, che
 from workloads.arrivals import Constant, Stream
 from workloads.trace import Trace
 
+# Each starts a server.
+pytestmark = pytest.mark.timeout(1800)
+
 # Mixed steps cost enough that EB+ turns to exclusive batching.
 COSTS = StepCosts(1e-3, 1e-4, 1e-3, 1e-4, 1e-3, 1e-2, 1e-4, 0.0)
 # vLLM attends in blocks of 32 on a CPU.

@@ -83,3 +83,10 @@ def with_options(*options: str) -> list[str]:
             at = words.index(name)
             del words[at : at + 2]
     return [*words, *options]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Servers start here one after the other, within one fixture up to six: on a slow machine that takes its time."""
+    for item in items:
+        if item.get_closest_marker("timeout") is None and Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(1800))
