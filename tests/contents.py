@@ -17,7 +17,7 @@ def tokens_of(trace: Trace, sessions: bool) -> list[list[int]]:
         assert trace.session is not None
         assert trace.turn is not None
         session, turn = trace.session.tolist(), trace.turn.tolist()
-        rows = sorted(rows, key=lambda row: (session[row], turn[row], row))  # type: ignore[assignment]
+        rows = sorted(rows, key=lambda row: (session[row], turn[row], row))  # type: ignore[assignment] # a list for a range
     last = -1
     for row in rows:
         tokens: list[int] = []

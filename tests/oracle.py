@@ -137,7 +137,7 @@ class Oracle:
             trace = stream.trace
             assert trace.session is not None
             assert trace.turn is not None
-            for row in sorted(range(len(trace)), key=lambda row: (int(trace.turn[row]), row)):  # type: ignore[index]
+            for row in sorted(range(len(trace)), key=lambda row: (int(trace.turn[row]), row)):  # type: ignore[index] # asserted above
                 self.turns.setdefault(int(trace.session[row]), []).append(row)
         self.begun: set[int] = set()
         self.running: list[Request] = []

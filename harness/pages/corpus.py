@@ -38,12 +38,14 @@ class Entry:
     @property
     def detail(self) -> dict[str, Any]:
         """What the tables give (`seen`), computed once; UserError where they are damaged."""
-        return self._kept["detail"]  # type: ignore[no-any-return]
+        found: dict[str, Any] = self._kept["detail"]
+        return found
 
     @property
     def differs(self) -> str | None:
         """How verdict or summary differ from what the tables give, None where they do not."""
-        return self._kept["differs"]  # type: ignore[no-any-return]
+        found: str | None = self._kept["differs"]
+        return found
 
     @property
     def _kept(self) -> dict[str, Any]:
