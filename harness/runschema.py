@@ -109,6 +109,7 @@ _MANIFEST: dict[str, Form] = {
     "machine.elsewhere": _or_null(_NUMBER),
     "client": _OBJECT,
     "client.cpu_share": _or_null(_NUMBER),
+    "client.wait_share": _or_null(_NUMBER),
     "lengths": _OBJECT,
     "lengths.outlived": _COUNT,
     "lengths.ended": _COUNT,

@@ -80,6 +80,7 @@ class Worker:
         gc.freeze()
         gc.disable()
         started = self._cpu_at = (time.monotonic(), _cpu_s())
+        waited_s = _waited_s()
         ticking = loop.create_task(self._tick())
         await self._driver.run(t0_ns)
         ticking.cancel()
@@ -96,6 +97,7 @@ class Worker:
                     "cpu_s": spent_s,
                     "cpu_share": spent_s / wall_s if wall_s else 0.0,
                     "cpu_share_peak": max(self._busiest, self._cpu_share()),
+                    "wait_share": _share(waited_s, _waited_s(), wall_s),
                     "cpu_with_start_s": _cpu_s(),
                     "peak_memory_mb": _peak_memory_mb(),
                 },
@@ -179,6 +181,18 @@ def _fail(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 def _cpu_s() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+def _waited_s() -> float | None:
+    """Seconds so far that the driving thread could run and had no processor; None where the kernel does not tell."""
+    try:
+        return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _share(before: float | None, after: float | None, wall_s: float) -> float | None:
+    return None if before is None or after is None or not wall_s else (after - before) / wall_s
 
 
 def _peak_memory_mb() -> float:

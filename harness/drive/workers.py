@@ -166,11 +166,13 @@ class _Crew:
         one.recorded, one.completed, one.errors = recorder.recorded, recorder.completed, recorder.errors
         one.prompt_tokens_off = recorder.prompt_tokens_off
         finals = [process.final or process.status for process in self._crew]
+        waits: list[float] = [final["wait_share"] for final in finals if final.get("wait_share") is not None]
         one.sent = sum(final.get("sent", 0) for final in finals)
         one.client = {
             "processes": self._count,
             "cpu_share": max(final.get("cpu_share", 0.0) for final in finals),
             "cpu_share_peak": max(final.get("cpu_share_peak", 0.0) for final in finals),
+            "wait_share": max(waits, default=None),
             "cpu_s": sum(final.get("cpu_s", 0.0) for final in finals),
             "cpu_with_start_s": sum(final.get("cpu_with_start_s", 0.0) for final in finals),
             "peak_memory_mb": sum(final.get("peak_memory_mb", 0.0) for final in finals),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from harness.measure.columns import MISSING, integers, nanoseconds
+from harness.measure.delivery import bunched
 from harness.measure.fairness import DECODE
 from harness.measure.gaps import decode_ends, follow_steps, has_list
 from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, span
@@ -96,6 +97,21 @@ def _client_cpu(evidence: Evidence) -> float | str:
         return "a virtual run has no client"
     busy = evidence.manifest.get("client", {}).get("cpu_share")
     return 100 * float(busy) if busy is not None else "the client's CPU time was not recorded"
+
+
+def _client_wait(evidence: Evidence) -> float | str:
+    if evidence.virtual:
+        return "a virtual run has no client"
+    waited = evidence.manifest.get("client", {}).get("wait_share")
+    return 100 * float(waited) if waited is not None else "how long the client waited for a processor was not recorded"
+
+
+def _delivery(evidence: Evidence) -> float | str:
+    if evidence.virtual:
+        return "a virtual run has no client"
+    if evidence.steps is None or not evidence.steps.num_rows:
+        return "without a step log nobody knows when tokens were made"
+    return bunched(evidence.measured.requests, evidence.steps)
 
 
 def _elsewhere(evidence: Evidence) -> float | str:
@@ -236,6 +252,9 @@ def _comparison(_: Evidence) -> str:
 CHECKS = (
     Check("send_lag", "send lag p99", "s", 0.005, 0.050, _send_lag),
     Check("client_cpu", "client CPU in use", "%", 70, 90, _client_cpu),
+    # A client that is kept from reading stamps what has piled up with one time: latencies and TPOT of nobody's making.
+    Check("client_wait", "time that the client waited for a processor", "%", 5, 20, _client_wait),
+    Check("delivery", "answers that reached the client in bunches, later than they were made", "%", 1, 10, _delivery),
     Check("elsewhere", "the machine's CPU time that other work took", "%", 10, 30, _elsewhere),
     Check("errors", "requests not completed", "%", 0.1, 1, _errors),
     Check("completed", "completed requests", "", None, 1, _completed, floor=True),

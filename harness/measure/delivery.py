@@ -1,0 +1,53 @@
+"""Whether answers reached the client as the engine made them, or bunched by whoever stood between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from harness.measure.columns import MISSING, Requests, integers, nanoseconds
+from harness.measure.statistics import Ints
+
+# Shorter than this is the resolution of a busy machine, not a bunch.
+FLOOR_NS = 5_000_000
+# Of the shorter of a request's TTFT and its decode time: what bends both by more than they are told apart by.
+SHARE = 0.1
+
+
+def first_token_lag(requests: Requests, steps: Any) -> Ints:
+    """How long after the engine made it each completed request's first token came to the client, at least, ns.
+
+    A request gains at most one token a step. Its last token was made no later than the last step that ended before
+    the client had it, so its first no later than as many steps earlier as tokens lie between. A delay that first and
+    last token share does not show; preemptions and pauses between its steps make the bound lower, never higher.
+    """
+    done = requests.completed & (requests.first != MISSING) & (requests.last != MISSING)
+    producing = integers(steps.column("producing")) > 0
+    ends = np.sort((nanoseconds(steps.column("t_s")) + nanoseconds(steps.column("duration_s")))[producing])
+    last = np.searchsorted(ends, requests.last[done], side="right") - 1
+    made = last - (requests.output_tokens[done] - 1)
+    known = made >= 0
+    lag = np.zeros(len(made), dtype=np.int64)
+    lag[known] = np.maximum(requests.first[done][known] - ends[made[known]], 0)
+    return lag
+
+
+def bunched(requests: Requests, steps: Any) -> float | str:
+    """The share of completed requests, %, whose first token came late enough to bend their TTFT or TPOT by SHARE.
+
+    Text where the steps cannot tell.
+    """
+    done = requests.completed & (requests.first != MISSING) & (requests.last != MISSING)
+    if not done.any():
+        return "no request was completed"
+    produced = steps.column("producing")
+    if produced.null_count:
+        return "the step log does not say which requests produce tokens"
+    if int(integers(produced).sum()) < int(requests.output_tokens[done].sum()):
+        return "a step gave a request more than one token"
+    lag = first_token_lag(requests, steps)
+    first, last, sent = requests.first[done], requests.last[done], requests.sent[done]
+    decode = np.where(requests.output_tokens[done] > 1, last - first + lag, np.iinfo(np.int64).max)
+    late = (lag > FLOOR_NS) & (lag > SHARE * np.minimum(first - sent, decode))
+    return 100 * float(np.mean(late))
