@@ -11,6 +11,7 @@ from harness.measure.fairness import DECODE, KV, OVER_ALPHA, alpha_of
 from harness.measure.metrics import FAIRNESS, METRICS, Metric
 from harness.measure.verdict import worst
 from harness.runs import Run
+from harness.words import percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -314,10 +315,10 @@ def _in_order(comparison: Comparison, percentiles: bool) -> list[Row]:
 def _compare_cells(row: Row) -> list[str]:
     metric = METRICS[row.metric.partition(".")[0]]
     scale, unit = _scale(metric, row.a)
-    change = "-" if row.ratio is None else f"{100 * (row.ratio - 1):+.1f}%"
+    change = "-" if row.ratio is None else f"{percent(row.ratio)}%"
     interval = "-"
     if row.low is not None and row.high is not None:
-        interval = f"{100 * (row.low - 1):+.1f} … {100 * (row.high - 1):+.1f}%"
+        interval = f"{percent(row.low)} … {percent(row.high)}%"
     name = row.metric.removesuffix("_s").replace("_s.", ".").replace("_throughput", "")
     # A steady rate stands under its own rate.
     name = "  steady" if name.endswith("_steady") else f"{name} {unit}"

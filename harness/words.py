@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from harness.compare import Comparison, Row
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.compare import Comparison, Row
 
 _TOLD = {"goodput": "goodput", "output_throughput": "output tok/s", "ttft_s": "TTFT mean", "tpot_s": "TPOT mean"}
 
@@ -22,17 +25,23 @@ def words(comparison: Comparison) -> list[str]:
     return lines
 
 
+def percent(ratio: float) -> str:
+    """A ratio as a change in percent, without the sign of percent: a difference is never written as none."""
+    value = 100 * (ratio - 1)
+    return f"{value:+.1f}" if abs(value) >= 0.05 or value == 0 else f"{value:+.1g}"
+
+
 def change(row: Row) -> str:
     """B over A: in percent, as a factor where that is beyond ten, with its 95 % interval where there is one."""
     if row.ratio is None:
         return "-"
     factor = row.ratio > 10
-    text = _times(row.ratio) if factor else f"{100 * (row.ratio - 1):+.1f} %"
+    text = _times(row.ratio) if factor else f"{percent(row.ratio)} %"
     if row.low is None or row.high is None:
         return text
     if factor:
         return f"{text} (95 % interval {_times(row.low)} … {_times(row.high)})"
-    return f"{text} (95 % interval {100 * (row.low - 1):+.1f} … {100 * (row.high - 1):+.1f} %)"
+    return f"{text} (95 % interval {percent(row.low)} … {percent(row.high)} %)"
 
 
 def _times(factor: float) -> str:

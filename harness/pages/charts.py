@@ -37,6 +37,8 @@ class Series:
     labels: Sequence[str] | None = None  # written beside the points instead of `text`, which then shows on pointing
     error_low: Sequence[float] | None = None
     error_high: Sequence[float] | None = None
+    of: Sequence[str | None] | None = None  # the board of each point, hidden with it by the filters of a page
+    hollow: bool = False  # symbols without a filling
     axis: str = "y"  # y or y2, the one on the right
     extra: dict[str, Any] = field(default_factory=dict)  # further properties of the Plotly trace
 
@@ -83,6 +85,8 @@ class Chart:
                     "error": None
                     if one.error_low is None or one.error_high is None
                     else [list(one.error_low), list(one.error_high)],
+                    "of": None if one.of is None else list(one.of),
+                    "hollow": one.hollow,
                     "axis": one.axis,
                     "extra": one.extra,
                 }

@@ -14,6 +14,7 @@ from harness.pages.facets import kind_words, ranked, settings_of
 from harness.pages.keep import Keep
 from harness.pages.render import Writer
 from harness.pages.site import Site
+from harness.pages.words import gpu_name
 
 # What makes an arm the best of its policy in a family.
 BEST_BY = "total_throughput"
@@ -99,7 +100,7 @@ def _label(name: str) -> str:
 
 def _about(board: Board) -> str:
     spec = board.first.run.spec
-    return f"{spec.workload} on {spec.gpu} · {kind_words(board)} · {settings_of(board)}"
+    return f"{spec.workload} on {gpu_name(spec.gpu)} · {kind_words(board)} · {settings_of(board)}"
 
 
 def of_board(keep: Keep, board: Board, reading: Reading | None = None) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from harness.pages.charts import Chart, Series, script_json
 from harness.pages.facets import kind_words, ranked
 from harness.pages.render import Writer
 from harness.pages.site import Site
+from harness.pages.words import gpu_name
 from harness.profiles import Pair, gpu_names, load_gpu, load_pair
+from harness.words import percent
 from policies.core import PolicyError
 from policies.threshold import StepCosts, crossover, theta0
 
@@ -204,7 +206,7 @@ def chart(rows: list[Row], found: list[Point], model: str) -> Chart:
     table: list[tuple[Any, ...]] = [
         (
             one.board.first.run.spec.workload,
-            one.board.first.run.spec.gpu,
+            gpu_name(one.board.first.run.spec.gpu),
             kind_words(one.board),
             one.arm.first.run.spec.label,
             one.ratio,
@@ -269,7 +271,7 @@ def _points(name: str, some: list[Point], style: int, symbol: str, placed: list[
     text, labels = [], []
     for one in some:
         spec = one.board.first.run.spec
-        about = (one.arm.first.run.spec.label, spec.gpu, spec.workload, kind_words(one.board), _percent(one.change))
+        about = (one.arm.first.run.spec.label, gpu_name(spec.gpu), spec.workload, kind_words(one.board), _percent(one.change))
         text.append(" · ".join(about))
         here = (one.ratio, one.bandwidth_tb_s or 0.0)
         crowded = any(abs(r - here[0]) < 0.06 and bandwidth == here[1] for r, bandwidth in placed)
@@ -282,4 +284,4 @@ def _points(name: str, some: list[Point], style: int, symbol: str, placed: list[
 
 
 def _percent(change: Change) -> str:
-    return "–" if change.ratio is None else f"{100 * (change.ratio - 1):+.1f} %"
+    return "–" if change.ratio is None else f"{percent(change.ratio)} %"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from harness.document import is_twin
 from harness.pages.boards import Arm, Board
+from harness.pages.words import gpu_name, load_words
 from harness.runs import Run
 
 # What boards can be filtered by: the name in the URL, and what it is called.
@@ -34,7 +35,7 @@ def slo_text(slo: dict[str, float]) -> str:
 def facets(board: Board) -> dict[str, str]:
     """What the filters see of a board."""
     spec = board.first.run.spec
-    values = (spec.gpu, spec.model, spec.workload, spec.arrival, board.kind, slo_text(spec.slo))
+    values = (gpu_name(spec.gpu), spec.model, spec.workload, spec.arrival, board.kind, slo_text(spec.slo))
     return dict(zip(FILTERS, values, strict=True))
 
 
@@ -52,7 +53,7 @@ def kind_words(board: Board) -> str:
 def settings_of(board: Board) -> str:
     """The settings that all arms of a board share, as far as they are told."""
     told = board.first.run.told
-    words = [told["model"], "load not told" if told["arrival"] == NOT_TOLD else told["arrival"]]
+    words = [told["model"], "load not told" if told["arrival"] == NOT_TOLD else load_words(told["arrival"])]
     words += [f"{told['requests']:,} requests"] if "requests" in told else []
     if board.kind != "reported":
         words += [f"N {told['slots']}", f"B {told['token_budget']}"]

@@ -1,12 +1,11 @@
-"""The first page: every board with its arms, filters over all of them, and throughput against speed."""
+"""The first page: every board with its arms, filters over all of them, and what they come to."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from harness.pages.boards import Arm, Board
-from harness.pages.charts import Chart, Series
-from harness.pages.facets import facets, filters, pages_of, ranked, source_of
+from harness.pages.boards import Board
+from harness.pages.facets import facets, filters, pages_of, source_of
+from harness.pages.glance import glance
+from harness.pages.pareto import pareto_chart
 from harness.pages.render import Writer
 from harness.pages.site import Site
 
@@ -31,7 +30,7 @@ def reported_columns(board: Board) -> dict[str, str]:
 
 def write(site: Site, writer: Writer) -> None:
     """index.html, pareto.html and problems.html."""
-    pareto = _pareto(site)
+    pareto = pareto_chart(site.boards)
     # With the chart script, not before: the first page is to be there at once.
     writer.file("pareto.js", f"window.benchCharts.pareto = {pareto.data};\n".encode())
     writer.page("pareto.html", "pareto.html.j2", pareto=pareto)
@@ -40,6 +39,7 @@ def write(site: Site, writer: Writer) -> None:
         "index.html.j2",
         boards=[(board, facets(board)) for board in site.boards],
         filters=filters(list(site.boards)),
+        glance=glance(site.boards),
         pages={board.id: pages_of(board) for board in site.boards},
         reported_columns=reported_columns,
         source_of=source_of,
@@ -47,31 +47,3 @@ def write(site: Site, writer: Writer) -> None:
         pareto=pareto,
     )
     writer.page("problems.html", "problems.html.j2", site=site)
-
-
-def _pareto(site: Site) -> Chart:
-    """Output tokens a second of one GPU against 1/TPOT, a point an arm; INVALID and reported ones are not drawn."""
-    points: dict[str, list[tuple[Board, Arm]]] = {}
-    for board in site.boards:
-        for arm in ranked(board):
-            if {"output_throughput", "tpot_s"} <= arm.values.keys():
-                points.setdefault(arm.policy.partition(":")[0], []).append((board, arm))
-    series = []
-    rows: list[tuple[Any, ...]] = []
-    for style, (policy, some) in enumerate(sorted(points.items())):
-        x = [1 / arm.values["tpot_s"].mean for _, arm in some]
-        y = [arm.values["output_throughput"].mean for _, arm in some]
-        text = [f"{arm.policy} · {b.first.run.spec.gpu} · {b.first.run.spec.workload} · {b.kind}" for b, arm in some]
-        series.append(Series(policy, x, y, style, "markers", text))
-        rows += [(*label.split(" · "), a, b) for label, a, b in zip(text, x, y, strict=True)]
-    return Chart(
-        "pareto",
-        "Throughput of a GPU against the speed that each user sees",
-        "1 / TPOT mean (output tokens per second of one request)",
-        "Output tokens per second of the GPU",
-        tuple(series),
-        ("policy", "GPU", "workload", "kind", "1/TPOT", "output tok/s"),
-        tuple(rows),
-        x_log=True,
-        y_log=True,
-    )

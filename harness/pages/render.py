@@ -17,7 +17,7 @@ from harness.measure.metrics import METRICS
 from harness.pages.assets import site_directory
 from harness.pages.facets import settings_of
 from harness.pages.keep import Keep
-from harness.pages.words import change, exact, number, seconds
+from harness.pages.words import change, exact, gpu_name, load_words, number, seconds
 
 
 def environment() -> jinja2.Environment:
@@ -29,7 +29,8 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {"number": number, "change": change, "seconds": seconds, "exact": exact, "settings": settings_of}
+    env.filters |= {"number": number, "change": change, "seconds": seconds, "exact": exact}
+    env.filters |= {"settings": settings_of, "gpu": gpu_name, "load": load_words}
     env.globals["METRICS"] = METRICS
     return env
 

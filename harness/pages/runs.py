@@ -55,6 +55,7 @@ def _page(entry: Entry, board: Board | None, siblings: list[Entry], files: list[
         "latencies": list(_latencies(entry)),
         "command": command(entry),
         "source": source_of(entry.run) if entry.run.kind == "reported" else None,
+        "settings": list(_facts("", entry.run.told)),
         "facts": list(_facts("", entry.run.manifest.get("provenance", {}))),
         "charts": _charts(entry),
     }
@@ -78,24 +79,25 @@ def _siblings(arm: Arm | None, entry: Entry) -> list[Entry]:
 def _rates(entry: Entry) -> Iterator[tuple[Metric, dict[str, Any]]]:
     for name, values in entry.run.summary.get("metrics", {}).items():
         metric = METRICS.get(name)
-        if metric is not None and metric.kind == "number":
+        if metric is not None and metric.kind == "number" and values.get("value") is not None:
             yield metric, values
 
 
 def _latencies(entry: Entry) -> Iterator[tuple[Metric, dict[str, Any]]]:
     for name, values in entry.run.summary.get("metrics", {}).items():
         metric = METRICS.get(name)
-        if metric is not None and metric.kind == "distribution" and values.get("count") != 0:
+        if metric is not None and metric.kind == "distribution" and values.get("mean") is not None:
             yield metric, values
 
 
 def _facts(prefix: str, values: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Nested provenance as names with dots and values as text; long lists as JSON."""
+    """Nested facts as names with dots and values as text; lists as JSON."""
     for name, value in values.items():
         if isinstance(value, dict) and value:
             yield from _facts(f"{prefix}{name}.", value)
         elif name != "command":
-            yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            plain = "–" if value is None or value in ({}, "") else value
+            yield f"{prefix}{name}", plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
 def _charts(entry: Entry) -> list[Chart]:

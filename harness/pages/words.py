@@ -1,6 +1,32 @@
-"""How pages write numbers."""
+"""How pages write numbers, and what people call what a spec has in a form of its own."""
 
 from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+from harness.words import percent
+
+# Forms of a load that everybody reads at once; any other stands as it was given.
+_LOADS = (
+    (r"closed:concurrency=(\d+)", lambda n: f"{int(n):,} in flight"),
+    (r"closed-phases:concurrency=([\d/]+)(?:,.*)?", lambda n: f"{n.replace('/', ' → ')} in flight"),
+    (r"poisson:rate=([\d.]+)", lambda n: f"Poisson, {float(n):g} req/s"),
+    (r"constant:rate=([\d.]+)", lambda n: f"constant, {float(n):g} req/s"),
+)
+
+
+def gpu_name(gpu: str) -> str:
+    """A GPU's name; of a profile in a file of one's own the file's."""
+    return PurePosixPath(gpu).stem if gpu.endswith(".toml") else gpu
+
+
+def load_words(arrival: str) -> str:
+    """How requests arrive, in words where there are some."""
+    for form, words in _LOADS:
+        if found := re.fullmatch(form, arrival):
+            return words(found[1])
+    return arrival
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -21,7 +47,9 @@ def change(ratio: float | None) -> str:
     """A ratio as a change in percent, as a factor beyond ten."""
     if ratio is None:
         return "–"
-    return f"×{ratio:,.3g}" if ratio > 10 else f"{100 * (ratio - 1):+.1f} %"
+    if ratio > 10:
+        return f"×{ratio:,.3g}"
+    return f"{percent(ratio)} %"
 
 
 def exact(value: float | None) -> str:

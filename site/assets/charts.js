@@ -31,19 +31,29 @@
     return window.benchCharts[element.dataset.chart];
   }
 
+  // Points whose table the filters hide are left out; a page without that table hides none.
+  function filtered(one) {
+    if (!one.of) return one;
+    const there = one.of.map((id) => id === null || !document.getElementById(`b-${id}`)?.hidden);
+    const kept = (values) => values && values.filter((_, i) => there[i]);
+    return { ...one, x: kept(one.x), y: kept(one.y), text: kept(one.text) };
+  }
+
   function traces(chart, style) {
-    return chart.series.map((one) => {
+    return chart.series.map(filtered).map((one) => {
       const colour = style(`--s${one.style % COLOURS}`);
       const trace = {
         name: one.name, x: one.x, y: one.y, mode: one.mode, type: "scatter", yaxis: one.axis,
         line: { color: colour, width: 2, dash: DASHES[one.style % DASHES.length] },
-        marker: { color: colour, size: 9, symbol: SYMBOLS[one.style % SYMBOLS.length], line: { color: style("--back"), width: 1 } },
+        marker: { color: colour, size: 9, symbol: SYMBOLS[one.style % SYMBOLS.length] + (one.hollow ? "-open" : ""), line: { color: style(one.hollow ? `--s${one.style % COLOURS}` : "--back"), width: one.hollow ? 2 : 1 } },
         hoverlabel: { bgcolor: style("--panel"), bordercolor: colour, font: { color: style("--text") } },
         ...coloured(one.extra, style),
       };
       // Plotly reads a little HTML in texts; what a run is called is no HTML.
       const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
       trace.name = plain(one.name);
+      // What the filters leave nothing of has no place in the legend.
+      if (one.of && !one.x.some((value) => value !== null)) trace.showlegend = false;
       if (one.text) { trace.hovertext = one.text.map(plain); trace.text = (one.labels ?? one.text).map(plain); trace.hovertemplate = "%{hovertext}<br>%{x:.4g}, %{y:.4g}<extra></extra>"; }
       if (one.error) trace.error_y = { type: "data", symmetric: false, array: one.error[1], arrayminus: one.error[0], color: colour };
       return trace;

@@ -33,6 +33,8 @@
 
   const number = (value) => {
     if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+    // Of an interval that says nothing not every digit.
+    if (Math.abs(value) >= 1e9) return value.toExponential(1);
     if (Math.abs(value) >= 1000) return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
     return String(Number(value.toPrecision(4)));
   };
@@ -125,7 +127,7 @@
   }
 
   function reason(a, b) {
-    if (a === b) return "A and B are the same.";
+    if (a === b) return board.get(a).arms.length > 1 ? "A and B are the same." : "This table has one arm only: choose another table for B.";
     const [one, other] = [board.get(a), board.get(b)];
     if (one.kind !== other.kind) return `Values only: ${one.kind} and ${other.kind} numbers are never ranked against each other.`;
     if (one !== other) return "Values only: the two stand in different tables, so they differ in more than the policy.";

@@ -62,6 +62,12 @@
       }
       document.getElementById("shown").textContent = `${shown} of ${boards.length} tables shown`;
     }
+    for (const row of document.querySelectorAll("#glance tbody tr")) {
+      const answers = [...row.querySelectorAll("[data-of]")];
+      for (const one of answers) one.hidden = document.getElementById(`b-${one.dataset.of}`).hidden;
+      row.hidden = answers.every((one) => one.hidden);
+    }
+    window.benchCharts?.redraw("pareto");
     const [key, direction] = (params.get("sort") ?? "").split("-");
     for (const table of document.querySelectorAll("table.sortable")) sorted(table, key, direction);
   }

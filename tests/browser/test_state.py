@@ -44,6 +44,41 @@ def test_a_filter_stands_in_the_url_and_back_undoes_it(open_page: Opener) -> Non
     assert (shown(page), urlsplit(page.url).query) == (every, "")
 
 
+def plotted(page: Page) -> int:
+    """Points of the scatter that are drawn just now, its fronts apart."""
+    chart = page.locator("[data-chart=pareto]")
+    chart.scroll_into_view_if_needed()
+    page.wait_for_function("one => one.dataset.drawn", arg=chart.element_handle())
+    count = "one => one.data.filter((s) => s.mode === 'markers').reduce((n, s) => n + s.x.length, 0)"
+    return int(chart.evaluate(count))
+
+
+def test_the_answers_at_a_glance_and_the_scatter_follow_the_filters(open_page: Opener) -> None:
+    page = open_page("index.html").page
+    answers = page.locator("#glance [data-of]:visible")
+    every, points = answers.count(), plotted(page)
+    page.locator("select[name=gpu]").select_option("h100-sxm")
+    kept = [one.get_attribute("data-of") for one in answers.all()]
+    assert 0 < len(kept) < every
+    assert all(page.locator(f"#b-{one}").is_visible() for one in kept)
+    assert page.locator("#glance tbody tr:visible").count() < page.locator("#glance tbody tr").count()
+    arms = page.locator("section.board:visible:not([data-kind=reported]) tbody tr:not(.unranked)").count()
+    assert 0 < plotted(page) == arms < points
+    page.go_back()
+    assert (answers.count(), plotted(page)) == (every, points)
+    # An answer leads to its table.
+    first = answers.first
+    first.locator("a").click()
+    assert page.url.endswith(f"#b-{first.get_attribute('data-of')}")
+
+
+def test_a_load_reads_as_people_say_it_and_stands_in_the_url_as_specs_have_it(open_page: Opener) -> None:
+    page = open_page("index.html").page
+    page.locator("select[name=load]").select_option(label="64 in flight")
+    assert page.url.endswith("?load=closed%3Aconcurrency%3D64")
+    assert 0 < shown(page) == page.locator("section.board[data-load='closed:concurrency=64']").count()
+
+
 @pytest.mark.parametrize(
     "query", ["?gpu=none-such", "?colour=red&sort=nothing-up", "?gpu=%3Cscript%3E", "?sort=", "?%"]
 )

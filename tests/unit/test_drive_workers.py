@@ -75,6 +75,8 @@ def test_every_request_has_one_row_whoever_sent_it(processes: int) -> None:
     assert outcome.errors == {"http_500": 10}
     assert outcome.client["processes"] == processes
     assert 0 <= outcome.client["cpu_share"] <= 1.5
+    if sys.platform == "linux":
+        assert 0 <= outcome.client["wait_share"] <= 1
     assert seen
 
 

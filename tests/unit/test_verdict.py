@@ -63,6 +63,26 @@ def test_client_cpu(share: float, expected: str) -> None:
     assert verdict(requests(20), client={"cpu_share": share})["level"] == expected
 
 
+@pytest.mark.parametrize(("share", "expected"), [(0.05, "VALID"), (0.1, "DEGRADED"), (0.3, "INVALID")])
+def test_a_client_that_waits_for_a_processor(share: float, expected: str) -> None:
+    assert verdict(requests(20), client={"wait_share": share})["level"] == expected
+    # Older runs, and kernels that do not tell.
+    assert level(verdict(requests(20), client={}), "client_wait") == "not applicable"
+
+
+@pytest.mark.parametrize(("late", "expected"), [(1, "VALID"), (2, "DEGRADED"), (11, "INVALID")])
+def test_answers_that_came_in_bunches(late: int, expected: str) -> None:
+    # One after the other, each of two tokens a second apart; the first of some comes with the second.
+    rows = [request(row, at=2.0 * row) for row in range(100)]
+    rows = [row | {"first_token_s": row["last_token_s"]} if row["row"] < late else row for row in rows]
+    steps = [step(at, 1.0, 1) | {"producing": 1} for at in range(200)]
+    found = verdict(rows, steps, spec=REAL_CLOSED)
+    assert level(found, "delivery") == expected
+    assert level(verdict(rows, spec=REAL_CLOSED), "delivery") == "not applicable"
+    virtual = dataclasses.replace(REAL_CLOSED, engine="simulated")
+    assert level(verdict(rows, steps, spec=virtual), "delivery") == "not applicable"
+
+
 @pytest.mark.parametrize(("failed", "expected"), [(0, "VALID"), (1, "VALID"), (2, "DEGRADED"), (11, "INVALID")])
 def test_errors_and_requests_that_are_too_long(failed: int, expected: str) -> None:
     rows = requests(1000)

@@ -16,6 +16,9 @@ from harness.words import change
         (90.0, 61.2, 1310.0, "×90 (95 % interval ×61.2 … ×1,310)"),
         (90.0, None, None, "×90"),
         (None, None, None, "-"),
+        # Worse, and not by nothing.
+        (0.99968, 0.99945, 1 - 1e-5, "-0.03 % (95 % interval -0.06 … -0.001 %)"),
+        (1.0, 1.0, 1.0, "+0.0 % (95 % interval +0.0 … +0.0 %)"),
     ],
 )
 def test_a_change(ratio: float | None, low: float | None, high: float | None, said: str) -> None:
