@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from harness.compare import Comparison, Row
 
+NOT_TESTED = "not tested"
 _TOLD = {"goodput": "goodput", "output_throughput": "output tok/s", "ttft_s": "TTFT mean", "tpot_s": "TPOT mean"}
 
 
@@ -48,6 +49,11 @@ def _times(factor: float) -> str:
     return f"×{factor:,.0f}" if factor >= 100 else f"×{factor:.3g}"
 
 
+def said(row: Row) -> str:
+    """The row's word; where no difference is shown for want of an interval nothing was tested, and that is said."""
+    return NOT_TESTED if row.low is None and row.word == "no difference shown" else row.word
+
+
 def word(row: Row) -> str:
-    """The row's word; without an interval nothing was tested, and that is said instead."""
-    return row.word if row.low is not None else "not tested (no interval from this run: use --repeat)"
+    """The row's word, and what to do where there is none."""
+    return f"{NOT_TESTED} (no interval from this run: use --repeat)" if said(row) == NOT_TESTED else row.word

@@ -19,8 +19,9 @@ def first_token_lag(requests: Requests, steps: Any) -> Ints:
     """How long after the engine made it each completed request's first token came to the client, at least, ns.
 
     A request gains at most one token a step. Its last token was made no later than the last step that ended before
-    the client had it, so its first no later than as many steps earlier as tokens lie between. A delay that first and
-    last token share does not show; preemptions and pauses between its steps make the bound lower, never higher.
+    the client had it, so its first no later than as many steps earlier as tokens lie between. Of a
+    delay that first and last token share no more than a step shows; preemptions and pauses between the request's steps
+    make the bound lower, never higher.
     """
     done = requests.completed & (requests.first != MISSING) & (requests.last != MISSING)
     producing = integers(steps.column("producing")) > 0

@@ -18,7 +18,9 @@ from harness.measure.statistics import t_quantile
 from harness.measure.verdict import worst
 from harness.pages.corpus import Corpus, Entry
 from harness.pages.keep import Keep
+from harness.pages.words import gpu_name
 from harness.runspec import RunSpec
+from harness.words import said
 
 # The arm that a change is held against, the first of these that the board has.
 BASELINES = ("v1", "stock", "v0")
@@ -134,7 +136,15 @@ def _place(board: Board) -> tuple[Any, ...]:
     run = board.first.run
     spec = run.spec
     doubts = (all(arm.level != "VALID" for arm in board.arms), ":" in spec.workload, is_twin(run))
-    about = (spec.gpu, spec.model, spec.workload, spec.arrival, spec.requests, -spec.slots, -spec.token_budget)
+    about = (
+        gpu_name(spec.gpu),
+        spec.model,
+        spec.workload,
+        spec.arrival,
+        spec.requests,
+        -spec.slots,
+        -spec.token_budget,
+    )
     return (KINDS.index(board.kind), *doubts, *about, board.id)
 
 
@@ -201,12 +211,16 @@ def _mean(values: Sequence[Value | None]) -> Value | None:
 
 def _against(base: Arm, arm: Arm, keep: Keep, reading: Reading) -> Arm:
     found = compared(base, arm, keep, reading)
-    changes = {name: Change(*values) for name, values in found["changes"].items()}
+    changes = {name: Change(*values[:5]) for name, values in found["changes"].items()}
     return Arm(arm.entries, arm.values, changes, found["refusal"], tuple(found["notes"]))
 
 
 def compared(base: Arm, arm: Arm, keep: Keep, reading: Reading, allow: Sequence[str] = ()) -> dict[str, Any]:
-    """An arm held against another, as JSON values that are kept: `changes` by metric, `refusal`, `notes`."""
+    """An arm held against another, as JSON values that are kept: `changes` by metric, `refusal`, `notes`.
+
+    A change is ratio, low, high, p, word, and the two values as they were held against each other: an arm has no share
+    of gaps over an α that is not its own.
+    """
     key = hashlib.sha256(json.dumps([_identity(base), _identity(arm), *allow]).encode()).hexdigest()
     return dict(keep.made(key, lambda: _compared(base, arm, reading, allow)))
 
@@ -228,5 +242,5 @@ def _compared(base: Arm, arm: Arm, reading: Reading, allow: Sequence[str]) -> di
             # As on every machine.
             line = line.replace(where(entry.run), entry.where)
         return {"changes": {}, "refusal": line, "notes": []}
-    changes = {name: [row.ratio, row.low, row.high, row.p, row.word] for name, row in found.rows.items()}
+    changes = {name: [row.ratio, row.low, row.high, row.p, said(row), row.a, row.b] for name, row in found.rows.items()}
     return {"changes": changes, "refusal": found.refusal, "notes": [found.method, *found.notes]}

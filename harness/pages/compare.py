@@ -139,13 +139,19 @@ def pairs(
 ) -> dict[str, dict[str, Any]]:
     """Pairs of arms by `a b` (ids): B over A with interval, p and word a metric, why there is none, and the notes.
 
+    Where an arm has no value of its own, both as they were compared follow.
+
     Each pair once: what B is to A says what A is to B, since intervals are symmetric in the logarithm.
     """
     found = {}
     for i, a in enumerate(arms[:1] if only_first else arms):
         for b in arms[i + 1 :]:
             one = compared(a, b, keep, reading, allow)
-            rows = {name: [_short(v) for v in values] for name, values in one["changes"].items()}
+            rows = {}
+            for name, values in one["changes"].items():
+                # The two values only where the arms do not tell them: a page that holds everything twice is slow.
+                told = name in a.values and name in b.values
+                rows[name] = [_short(v) for v in (values[:5] if told else values)]
             found[f"{a.first.id} {b.first.id}"] = {"rows": rows, "refusal": one["refusal"], "notes": one["notes"]}
     return found
 

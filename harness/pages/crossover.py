@@ -15,7 +15,7 @@ from harness.pages.render import Writer
 from harness.pages.site import Site
 from harness.pages.words import gpu_name
 from harness.profiles import Pair, gpu_names, load_gpu, load_pair
-from harness.words import percent
+from harness.words import NOT_TESTED, percent
 from policies.core import PolicyError
 from policies.threshold import StepCosts, crossover, theta0
 
@@ -33,7 +33,7 @@ RUNNING = (16, 32, 64, 128, 256, 512, 1024)
 AT_RUNNING = 128
 SYMBOLS = {"measured": "circle", "emulated": "diamond", "simulated": "square", "reported": "x"}
 # Who won: the words on the page and the place in the palette.
-WON = {"exclusive": 2, "mixed": 1, "no difference shown": 7}
+WON = {"exclusive": 2, "mixed": 1, "no difference shown": 7, NOT_TESTED: 7}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Point:
 
     @property
     def won(self) -> str:
-        """exclusive, mixed or no difference shown."""
+        """exclusive, mixed, or why neither."""
         return {"better": "exclusive", "worse": "mixed"}.get(self.change.word, self.change.word)
 
     @property
@@ -271,7 +271,13 @@ def _points(name: str, some: list[Point], style: int, symbol: str, placed: list[
     text, labels = [], []
     for one in some:
         spec = one.board.first.run.spec
-        about = (one.arm.first.run.spec.label, gpu_name(spec.gpu), spec.workload, kind_words(one.board), _percent(one.change))
+        about = (
+            one.arm.first.run.spec.label,
+            gpu_name(spec.gpu),
+            spec.workload,
+            kind_words(one.board),
+            _percent(one.change),
+        )
         text.append(" · ".join(about))
         here = (one.ratio, one.bandwidth_tb_s or 0.0)
         crowded = any(abs(r - here[0]) < 0.06 and bandwidth == here[1] for r, bandwidth in placed)

@@ -56,7 +56,7 @@ def settings_of(board: Board) -> str:
     words = [told["model"], "load not told" if told["arrival"] == NOT_TOLD else load_words(told["arrival"])]
     words += [f"{told['requests']:,} requests"] if "requests" in told else []
     if board.kind != "reported":
-        words += [f"N {told['slots']}", f"B {told['token_budget']}"]
+        words += [f"N\u00a0{told['slots']}", f"B\u00a0{told['token_budget']}"]
     words += [f"SLO {slo_text(told['slo'])}"] if told.get("slo") else []
     return " · ".join(words)
 

@@ -1,4 +1,4 @@
-"""The answer at a glance: for each workload and GPU the largest gain over the baseline that was shown, and its price."""
+"""The answer at a glance: for each workload and GPU the largest gain that was shown, and its price."""
 
 from __future__ import annotations
 

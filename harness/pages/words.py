@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import PurePosixPath
 
 from harness.words import percent
 
 # Forms of a load that everybody reads at once; any other stands as it was given.
-_LOADS = (
+_LOADS: tuple[tuple[str, Callable[[str], str]], ...] = (
     (r"closed:concurrency=(\d+)", lambda n: f"{int(n):,} in flight"),
     (r"closed-phases:concurrency=([\d/]+)(?:,.*)?", lambda n: f"{n.replace('/', ' → ')} in flight"),
     (r"poisson:rate=([\d.]+)", lambda n: f"Poisson, {float(n):g} req/s"),

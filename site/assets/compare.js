@@ -121,9 +121,9 @@
   }
 
   // B over A from A over B: exact, since intervals are symmetric in the logarithm.
-  function turn([ratio, low, high, p, word]) {
+  function turn([ratio, low, high, p, word, one, other]) {
     const inverse = (value) => (value ? 1 / value : null);
-    return [inverse(ratio), inverse(high), inverse(low), p, { better: "worse", worse: "better" }[word] ?? word];
+    return [inverse(ratio), inverse(high), inverse(low), p, { better: "worse", worse: "better" }[word] ?? word, other, one];
   }
 
   function reason(a, b) {
@@ -178,21 +178,21 @@
     const why = pair === null ? reason(a, b) : pair.refusal ? `Values only: ${pair.refusal}` : "";
     document.getElementById("why").textContent = invalid.length ? `${invalid.join(" and ")}: INVALID, so not ranked. ${why}` : why;
     for (const [name, text, unit, better] of metrics) {
-      const [x, y] = [one.values[name], other.values[name]];
-      if (!x && !y) continue;
       const found = pair?.rows[name];
-      const [ratio, low, high, p, word] = found ? (pair.turned ? turn(found) : found) : [null, null, null, null, null];
+      const [ratio, low, high, p, word, held, against] = found ? (pair.turned ? turn(found) : found) : [null, null, null, null, null];
+      const [x, y] = [one.values[name] ?? [held], other.values[name] ?? [against]];
+      if (x[0] === undefined && y[0] === undefined) continue;
       const interval = low === null ? "–" : `${number(low)} … ${number(high)}`;
       const said = invalid.length ? "not ranked" : word ?? "–";
       const sign = { better: "▲ ", worse: "▼ " }[said] ?? "";
-      const plain = ratio ?? (x?.[0] && y ? y[0] / x[0] : null);
+      const plain = ratio ?? (x[0] && y[0] !== undefined ? y[0] / x[0] : null);
       const named = document.createElement("span");
       const way = document.createElement("small");
       way.textContent = better === "neither" ? "" : ` ${better} is better`;
       named.append(text, way);
       row("metrics", [
         named, unit || "–",
-        { text: number(x?.[0]), value: x?.[0] }, { text: number(y?.[0]), value: y?.[0] },
+        { text: number(x[0]), value: x[0] }, { text: number(y[0]), value: y[0] },
         { text: plain === null ? "–" : `×${number(plain)}`, value: plain }, interval, { text: number(p) },
         { text: sign + said, className: { better: "better", worse: "worse" }[said] ?? "same" },
       ], { metric: name });

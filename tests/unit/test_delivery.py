@@ -43,7 +43,8 @@ TEN = [10.0 * i for i in range(1, 11)]
     ("first", "last", "tokens", "lag"),
     [
         (10, 50, 5, 0),  # as they were made: at 10, 20, 30, 40, 50
-        (13, 53, 5, 0),  # the same delay for all of them does not show
+        (13, 53, 5, 3),  # a delay that all of them share shows up to a step's length
+        (23, 63, 5, 3),
         (43, 53, 5, 33),  # the first was made at 10 at the latest, and came with the fourth
         (53, 53, 5, 43),  # all at once
         (53, 53, 1, 3),  # one token: made at 50 at the latest

@@ -62,8 +62,11 @@ def test_an_engine_yields_to_the_client() -> None:
     asks = "import os; from pathlib import Path; g = Path('/proc/self/autogroup'); "
     asks += "os.write(2, b'%d %s' % (os.nice(0), g.read_bytes() if g.exists() else b'nice 10'))"
     command = [sys.executable, "-I", "-S", guardian.__file__, "5", sys.executable, "-S", "-c", asks]
-    done = subprocess.run(command, stdin=subprocess.PIPE, capture_output=True, start_new_session=True, check=True)
-    niceness, autogroup = done.stderr.decode().split(maxsplit=1)
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stderr is not None
+        niceness, autogroup = process.stderr.read().decode().split(maxsplit=1)
     assert int(niceness) == min(os.nice(0) + 10, 19)
     # Whole sessions are weighed against each other where the kernel groups them.
     assert autogroup.strip().endswith("nice 10")

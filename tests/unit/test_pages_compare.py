@@ -12,6 +12,7 @@ import pytest
 from harness.compare import Reading, compare
 from harness.pages.boards import TUNED, Arm
 from harness.pages.compare import BEST_BY, best_of, families_of, index, of_board, pairs, script
+from harness.words import said
 from tests.runfactory import SPEC, toy_run, write_run
 from tests.sitefactory import only_board, site_of
 
@@ -38,14 +39,14 @@ def test_every_pair_of_a_board_is_what_bench_compare_says_whichever_way_round(tm
     for key, pair in found.items():
         a, b = (arms[one] for one in key.split())
         for name, row in compare(directories(a), directories(b)).rows.items():
-            ratio, low, high, p, word = pair["rows"][name]
-            assert word == row.word
+            ratio, low, high, p, word = pair["rows"][name][:5]
+            assert word == said(row)
             assert p == (row.p if row.p is None else pytest.approx(row.p, rel=1e-5))
             for value, other in ((ratio, row.ratio), (low, row.low), (high, row.high)):
                 assert value == (other if other is None else pytest.approx(other, rel=1e-5))
         # The page shows A over B as the inverse of B over A.
         turned = compare(directories(b), directories(a)).rows
-        for name, (ratio, low, high, _, word) in pair["rows"].items():
+        for name, (ratio, low, high, _, word, *_) in pair["rows"].items():
             if not ratio or low is None or not low:
                 continue
             row = turned[name]

@@ -80,7 +80,7 @@ def test_a_board_takes_each_policy_at_its_own_slots_and_ranks_none(tmp_path: Pat
     change = board.arms[1].changes["request_throughput"]
     assert change.ratio == pytest.approx(16 / 17)
     assert (change.low, change.p, change.word) == (None, None, "not ranked")
-    assert settings_of(board) == "M · closed:concurrency=2048"
+    assert settings_of(board) == "M · 2,048 in flight"
 
 
 def test_two_papers_share_no_board(tmp_path: Path) -> None:

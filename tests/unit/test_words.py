@@ -17,7 +17,7 @@ from harness.words import change
         (90.0, None, None, "×90"),
         (None, None, None, "-"),
         # Worse, and not by nothing.
-        (0.99968, 0.99945, 1 - 1e-5, "-0.03 % (95 % interval -0.06 … -0.001 %)"),
+        (0.99968, 0.99945, 1 - 1e-5, "-0.03 % (95 % interval -0.1 … -0.001 %)"),
         (1.0, 1.0, 1.0, "+0.0 % (95 % interval +0.0 … +0.0 %)"),
     ],
 )
