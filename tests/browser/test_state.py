@@ -57,7 +57,7 @@ def test_the_answers_at_a_glance_and_the_scatter_follow_the_filters(open_page: O
     page = open_page("index.html").page
     answers = page.locator("#glance [data-of]:visible")
     every, points = answers.count(), plotted(page)
-    page.locator("select[name=gpu]").select_option("h100-sxm")
+    page.locator("select[name=gpu]").select_option("h100")
     kept = [one.get_attribute("data-of") for one in answers.all()]
     assert 0 < len(kept) < every
     assert all(page.locator(f"#b-{one}").is_visible() for one in kept)
