@@ -20,9 +20,10 @@ setup: .venv/ready
 	$(PIP) install --quiet -c constraints.txt -e . --group dev
 	@touch $@
 
-# The main job: real ShareGPT lengths under two policies on a virtual L40S, three repeats, and which is better.
+# The main job: real ShareGPT lengths under two policies on a virtual L40S, three repeats, which is better, and a site.
 demo: setup
 	$(RUN)/bench run --gpu l40s --policy v1,ebplus --workload sharegpt --requests 6000 --repeat 3
+	$(RUN)/bench site build --results runs --out site/public
 
 # A Python with vLLM for the CPU, in bench's cache (some gigabytes); BENCH_ENGINE_PYTHON names another.
 engine: setup

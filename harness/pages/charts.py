@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,6 +97,8 @@ class Chart:
         return script_json(found)
 
 
+# The same few values fill most cells of a site; 1, 1.0 and True are written in different ways.
+@functools.lru_cache(maxsize=1 << 16, typed=True)
 def _cell(value: Any) -> str:
     if value is None:
         return "<td>–</td>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.document import is_twin
@@ -16,6 +17,20 @@ FILTERS = {"gpu": "GPU", "model": "Model", "workload": "Workload", "load": "Load
 
 # The load or workload of a reported run whose source has none.
 NOT_TOLD = "not told"
+
+
+# What reported figures are shown of, where there are some.
+REPORTED = {
+    "request_throughput": "Requests/s",
+    "output_throughput": "Output tok/s",
+    "total_throughput": "Total tok/s",
+    "ttft_s": "TTFT mean",
+    "tpot_s": "TPOT mean",
+    "tpot_s.p99": "TPOT p99",
+    "itl_s": "ITL mean",
+    "profit_tokenstep": "Profit, token-step",
+    "gap_mean": "Gap mean, tokens",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +82,11 @@ def source_of(run: Run) -> tuple[str, str | None]:
     words = [str(provenance[name]) for name in ("paper", "set") if provenance.get(name)]
     found = re.fullmatch(r"arXiv (\d{4}\.\d{4,5})", words[0]) if words else None
     return ", ".join(words) or "a source that is not told", f"https://arxiv.org/abs/{found[1]}" if found else None
+
+
+def reported_columns(arms: Sequence[Arm]) -> dict[str, str]:
+    """The columns of a table of reported figures: name and label of what at least one of its arms has."""
+    return {name: label for name, label in REPORTED.items() if any(name in arm.values for arm in arms)}
 
 
 def ranked(board: Board) -> list[Arm]:

@@ -9,24 +9,25 @@ from harness.pages.boards import Arm, Board, Change
 from harness.pages.facets import kind_words, ranked
 from harness.pages.words import gpu_name, load_words
 
-# What makes a winner, and what tells its price.
-GAIN = "output_throughput"
+# What makes a winner: with limits that requests must meet what met them, else tokens. And what tells its price.
+GAINS = ("goodput", "output_throughput")
 PRICE = "ttft_s"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A board in one line: the arm that gains most, None where none was shown to gain."""
+    """A board in one line: the arm that gains most in `metric`, None where none was shown to gain."""
 
     board: Board
     load: str
+    metric: str
     best: Arm | None
 
     @property
     def gain(self) -> Change:
-        """The change in GAIN against the baseline."""
+        """The best arm's change in `metric` against the baseline."""
         assert self.best is not None
-        return self.best.changes[GAIN]
+        return self.best.changes[self.metric]
 
     @property
     def price(self) -> Change | None:
@@ -67,10 +68,10 @@ def glance(boards: Sequence[Board]) -> Glance:
         line = lines.setdefault(key, Line(board.kind, *key, {}))
         gpu = gpu_name(spec.gpu)
         gpus[gpu] = None
-        load = f"{load_words(spec.arrival)}, N {spec.slots}"
+        load = f"{load_words(spec.arrival)}, N\u00a0{spec.slots}"
         # Where slots do not tell boards apart.
-        load += f", B {spec.token_budget}" if len(budgets[_but_budget(board)]) > 1 else ""
-        line.answers.setdefault(gpu, []).append(Answer(board, load, _best(board)))
+        load += f", B\u00a0{spec.token_budget}" if len(budgets[_but_budget(board)]) > 1 else ""
+        line.answers.setdefault(gpu, []).append(_answer(board, load))
     return Glance(tuple(gpus), tuple(lines.values()))
 
 
@@ -79,6 +80,8 @@ def _but_budget(board: Board) -> tuple[str, ...]:
     return (board.kind, spec.gpu, spec.model, spec.workload, spec.arrival, str(spec.slots))
 
 
-def _best(board: Board) -> Arm | None:
-    shown = [arm for arm in ranked(board) if (one := arm.changes.get(GAIN)) is not None and one.word == "better"]
-    return max(shown, key=lambda arm: arm.changes[GAIN].ratio or 0.0, default=None)
+def _answer(board: Board, load: str) -> Answer:
+    metric = next(name for name in GAINS if name != "goodput" or board.first.run.spec.slo)
+    told = [(one, arm) for arm in ranked(board) if (one := arm.changes.get(metric)) is not None]
+    gains = [(one.ratio or 0.0, arm) for one, arm in told if one.word == "better"]
+    return Answer(board, load, metric, max(gains, key=lambda one: one[0])[1] if gains else None)

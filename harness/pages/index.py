@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-from harness.pages.boards import Board
-from harness.pages.facets import facets, filters, pages_of, source_of
+from harness.pages.facets import facets, filters, pages_of, reported_columns, source_of
 from harness.pages.glance import glance
 from harness.pages.pareto import pareto_chart
 from harness.pages.render import Writer
 from harness.pages.site import Site
-
-# What reported figures are shown of, where a board has them.
-REPORTED = {
-    "request_throughput": "Requests/s",
-    "output_throughput": "Output tok/s",
-    "total_throughput": "Total tok/s",
-    "ttft_s": "TTFT mean",
-    "tpot_s": "TPOT mean",
-    "tpot_s.p99": "TPOT p99",
-    "itl_s": "ITL mean",
-    "profit_tokenstep": "Profit, token-step",
-    "gap_mean": "Gap mean, tokens",
-}
-
-
-def reported_columns(board: Board) -> dict[str, str]:
-    """The columns of a board of reported figures: name and label of what at least one of its arms has."""
-    return {name: label for name, label in REPORTED.items() if any(name in arm.values for arm in board.arms)}
 
 
 def write(site: Site, writer: Writer) -> None:

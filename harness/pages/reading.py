@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from harness.measure.metrics import METRICS
 from harness.measure.verdict import CHECKS
 from harness.pages.assets import changes_file
+from harness.pages.facets import reported_columns
 from harness.pages.render import Writer
 from harness.pages.site import Site
 from policies.catalog import ALIASES, POLICIES
@@ -24,7 +25,13 @@ def write(site: Site, writer: Writer) -> None:
         also = sorted(alias for alias, stands_for in ALIASES.items() if stands_for == name)
         words = _words(writer.env, name)
         writer.page(
-            f"policies/{name}.html", "policy.html.j2", policy=entry, also=also, words=words, results=results[name]
+            f"policies/{name}.html",
+            "policy.html.j2",
+            policy=entry,
+            also=also,
+            words=words,
+            results=results[name],
+            reported_columns=reported_columns,
         )
     writer.page("method.html", "method.html.j2", checks=CHECKS)
     writer.page("glossary.html", "glossary.html.j2", metrics=METRICS)

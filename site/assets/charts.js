@@ -88,7 +88,10 @@
       ...coloured(chart.layout, style),
     };
     if (layout.yaxis2) layout.yaxis2 = { ...axis({ title: layout.yaxis2.title.text }, style), showgrid: false, ...layout.yaxis2 };
-    await Plotly.react(element, traces(chart, style), layout, { displaylogo: false, responsive: true, displayModeBar: false });
+    const found = traces(chart, style);
+    // Before it is drawn: Plotly asks for the size.
+    element.classList.toggle("nothing", !found.some((one) => one.y.some((value) => value !== null)));
+    await Plotly.react(element, found, layout, { displaylogo: false, responsive: true, displayModeBar: false });
     drawn.add(element);
     element.dataset.drawn = "yes";
   }

@@ -112,7 +112,7 @@ def test_at_a_glance_stands_the_largest_gain_that_was_shown(tmp_path: Path) -> N
     assert found.gpus == ("h200", "l40s")
     (one,) = answers(found, "l40s")
     assert one.best is not None
-    assert (one.best.policy, one.load) == ("eb", "8 in flight, N 1024")
+    assert (one.best.policy, one.load) == ("eb", "8 in flight, N\u00a01024")
     assert one.gain.ratio == pytest.approx(2, rel=0.02)
     assert one.price is not None
     assert one.price.ratio == pytest.approx(0.5, rel=0.02)
@@ -120,12 +120,25 @@ def test_at_a_glance_stands_the_largest_gain_that_was_shown(tmp_path: Path) -> N
     assert (none.best, none.price) == (None, None)
 
 
+def test_with_an_slo_the_gain_is_in_goodput(tmp_path: Path) -> None:
+    # Twice as fast, and what v1 serves within its limit eb serves as well: its gain is in answers that met it.
+    for policy, speed in (("v1", 1.0), ("eb", 2.0)):
+        for repeat in range(3):
+            limits = {"slo": {"e2el_s": 0.12}, "seed": repeat, "repeat": repeat}
+            write_arm(tmp_path / "results", policy, speed, **limits)
+    (one,) = answers(glance(site(tmp_path).boards), "l40s")
+    assert one.metric == "goodput"
+    assert one.best is not None
+    assert one.gain == one.best.changes["goodput"]
+    assert (one.gain.ratio or 0) > 2.2
+
+
 def test_the_token_budget_is_told_where_slots_do_not_tell_boards_apart(tmp_path: Path) -> None:
     for budget in (2048, 4096):
         for policy in ("v1", "eb"):
             write_arm(tmp_path / "results", policy, token_budget=budget)
     loads = [one.load for one in answers(glance(site(tmp_path).boards), "l40s")]
-    assert sorted(loads) == ["8 in flight, N 1024, B 2048", "8 in flight, N 1024, B 4096"]
+    assert sorted(loads) == ["8 in flight, N\u00a01024, B\u00a02048", "8 in flight, N\u00a01024, B\u00a04096"]
 
 
 def test_the_front_is_what_no_other_beats_in_both(tmp_path: Path) -> None:
