@@ -21,8 +21,9 @@ All times count in seconds from the run's start and are whole nanoseconds in vir
 - **done**: the end of its stream.
 - **completed**: ended with the length asked for or by itself (`finish` is `length` or `stop`). Nothing else
   counts in a rate or a latency; failures stand beside them, by name.
-- **steady window**: the longest span with at least 90 % of the peak number of requests in flight (sent to done;
-  in a closed loop from due). It stands in summary.json as `window`, and bounds every `…_steady` metric.
+- **steady window**: the longest span with at least 90 % of the peak number of requests in flight (from due to
+  done) of a closed loop; an open loop has none. It stands in summary.json as `window`, and bounds every `…_steady`
+  metric.
 
 ## Kinds of runs
 

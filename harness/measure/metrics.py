@@ -19,7 +19,7 @@ class Metric:
 
 
 _THROUGHPUT = "over the span from the first send to the last token; completed requests only"
-_STEADY = "over the steady window, which summary.json names; completed requests only"
+_STEADY = "over the steady window, which summary.json names, of a closed loop; completed requests only"
 _TOKENS = "output tokens count at first_token_s (one) and evenly from there to last_token_s"
 
 _TABLE = (
@@ -182,7 +182,14 @@ FAIRNESS: dict[str, Metric] = {
     for metric in (
         *_fairness(""),
         *_fairness("_kv"),
-        Metric("makespan_steps", "Makespan", "steps", "lower", "T, the steps that the engine made", "number"),
+        Metric(
+            "makespan_steps",
+            "Makespan",
+            "steps",
+            "neither",
+            "T, the steps that the engine made; fewer are sooner done only where all take equally long",
+            "number",
+        ),
         Metric("busy_steps", "Busy steps", "steps", "neither", "steps in which a request produces a token", "number"),
     )
 }

@@ -132,9 +132,11 @@ def decides(entry: Entry, without: Sequence[str] = ()) -> str:
 
 
 def _place(board: Board) -> tuple[Any, ...]:
-    """What is most to be trusted comes first: valid before degraded, data sets before twins and made-up lengths."""
+    """GPUs first; of them what is most to be trusted: measured, then valid, data sets before twins and made-up ones."""
     run = board.first.run
     spec = run.spec
+    # A toy model on a CPU shows that policies run for real and says nothing of a GPU.
+    toy = gpu_name(spec.gpu).startswith("cpu")
     doubts = (all(arm.level != "VALID" for arm in board.arms), ":" in spec.workload, is_twin(run))
     about = (
         gpu_name(spec.gpu),
@@ -145,7 +147,7 @@ def _place(board: Board) -> tuple[Any, ...]:
         -spec.slots,
         -spec.token_budget,
     )
-    return (KINDS.index(board.kind), *doubts, *about, board.id)
+    return (board.kind == "reported", toy, KINDS.index(board.kind), *doubts, *about, board.id)
 
 
 def board_of(entries: list[Entry], keep: Keep, reading: Reading | None = None) -> Board:
@@ -243,4 +245,7 @@ def _compared(base: Arm, arm: Arm, reading: Reading, allow: Sequence[str]) -> di
             line = line.replace(where(entry.run), entry.where)
         return {"changes": {}, "refusal": line, "notes": []}
     changes = {name: [row.ratio, row.low, row.high, row.p, said(row), row.a, row.b] for name, row in found.rows.items()}
-    return {"changes": changes, "refusal": found.refusal, "notes": [found.method, *found.notes]}
+    notes = [found.method, *found.notes]
+    if len(common) < max(len(left), len(right)):
+        notes.append(f"over what both have: {len(common)} of {len(left)} and {len(right)} repeats")
+    return {"changes": changes, "refusal": found.refusal, "notes": notes}

@@ -150,10 +150,14 @@ def pairs(
             rows = {}
             for name, values in one["changes"].items():
                 # The two values only where the arms do not tell them: a page that holds everything twice is slow.
-                told = name in a.values and name in b.values
+                told = name in a.values and name in b.values and _repeats(a) == _repeats(b)
                 rows[name] = [_short(v) for v in (values[:5] if told else values)]
             found[f"{a.first.id} {b.first.id}"] = {"rows": rows, "refusal": one["refusal"], "notes": one["notes"]}
     return found
+
+
+def _repeats(arm: Arm) -> list[int]:
+    return [entry.run.spec.repeat for entry in arm.entries]
 
 
 def _short(value: Any) -> Any:

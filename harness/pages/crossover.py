@@ -195,13 +195,12 @@ def chart(rows: list[Row], found: list[Point], model: str) -> Chart:
         _line(rows, "predicted: exclusive wins", True, "solid", "--quiet"),
         _line(rows, "predicted: mixed wins", False, "dot", "--quiet"),
     ]
-    placed: list[tuple[float, float]] = []
     for won, style in WON.items():
         for kind, symbol in SYMBOLS.items():
             some = [one for one in found if one.won == won and one.board.kind == kind and one.bandwidth_tb_s]
             if some:
                 name = f"{won} won, {kind}" if won in ("exclusive", "mixed") else f"{won}, {kind}"
-                series.append(_points(name, some, style, symbol, placed))
+                series.append(_points(name, some, style, symbol, found))
     series.append(_names(rows))
     table: list[tuple[Any, ...]] = [
         (
@@ -226,7 +225,8 @@ def chart(rows: list[Row], found: list[Point], model: str) -> Chart:
         headers,
         tuple(table),
         note=f"lines: form 6 with each profile’s constants, {SIZE} total tokens a request, {AT_RUNNING} running; "
-        "points: colour and words say who won, the shape says the kind, the label the change in total tokens/s",
+        "points: runs of lengths and loads of their own, which the choices above do not move (the table predicts each "
+        "with its own); colour and words say who won, the shape says the kind, the label the change in total tokens/s",
         y_log=True,
         layout={"margin": {"l": 64, "r": 104, "t": 8, "b": 56}},
     )
@@ -266,8 +266,8 @@ def _names(rows: list[Row]) -> Series:
     return Series("GPUs", [1.0] * len(rows), [one.bandwidth_tb_s for one in rows], 7, "text", names, extra=extra)
 
 
-def _points(name: str, some: list[Point], style: int, symbol: str, placed: list[tuple[float, float]]) -> Series:
-    """Boards as points; of those that lie on each other only the first gets a label (`placed` knows the earlier)."""
+def _points(name: str, some: list[Point], style: int, symbol: str, every: list[Point]) -> Series:
+    """Boards as points; one that lies close to another of `every` has no label: it could be read as the other's."""
     text, labels = [], []
     for one in some:
         spec = one.board.first.run.spec
@@ -279,10 +279,8 @@ def _points(name: str, some: list[Point], style: int, symbol: str, placed: list[
             _percent(one.change),
         )
         text.append(" · ".join(about))
-        here = (one.ratio, one.bandwidth_tb_s or 0.0)
-        crowded = any(abs(r - here[0]) < 0.06 and bandwidth == here[1] for r, bandwidth in placed)
-        labels.append("" if crowded else _percent(one.change))
-        placed.append(here)
+        near = [o for o in every if abs(o.ratio - one.ratio) < 0.06 and o.bandwidth_tb_s == one.bandwidth_tb_s]
+        labels.append("" if len(near) > 1 else _percent(one.change))
     marker = {"color": f"--s{style}", "size": 12, "symbol": symbol, "line": {"color": "--back", "width": 1}}
     extra = {"marker": marker, "textposition": "top center", "textfont": {"color": "--text"}, "cliponaxis": False}
     x, y = [one.ratio for one in some], [one.bandwidth_tb_s for one in some]

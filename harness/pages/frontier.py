@@ -33,6 +33,7 @@ from harness.profile_files import GPU_HOUR, TOKEN_PRICES, Price, load_gpu, load_
 # What gaps are held against unless the reader says otherwise, tokens: one of GAPS.
 HELD_AGAINST = 100
 BASELINE = "ljf"
+HOUR = 3600.0
 NEEDS_PRICES = "needs a price of prompt tokens, of output tokens and of a GPU hour"
 PAPER_SOURCE = "the constants behind the tables of arXiv 2608.02244, as far as these give them away (it prints none)"
 
@@ -254,7 +255,7 @@ def charts(board: Board, some: list[Point], given: list[Input]) -> list[Chart]:
     found = [
         _chart(
             "profit",
-            "Token-step profit over throughput",
+            "Token-step profit over tokens a step",
             tokens_a_step,
             "Π of a run, units of its own",
             told,
@@ -265,7 +266,7 @@ def charts(board: Board, some: list[Point], given: list[Input]) -> list[Chart]:
         ),
         _chart(
             "violations",
-            "Violations over throughput",
+            "Violations over tokens a step",
             tokens_a_step,
             "% of busy steps with gap > α",
             f"{told}; held against α = {HELD_AGAINST} tokens",
@@ -281,14 +282,14 @@ def charts(board: Board, some: list[Point], given: list[Input]) -> list[Chart]:
             "money",
             "Profit in money over throughput",
             "output tokens per second",
-            "profit of a run, currency",
+            "profit of a GPU hour, in the prices’ currency",
             told if prices else f"{told}; {NEEDS_PRICES}",
             [
                 [
                     (
                         one,
                         one.account.output_tokens / one.account.seconds,
-                        profit_money(one.account, prices) / one.account.runs if prices else None,
+                        profit_money(one.account, prices) / (one.account.seconds / HOUR) if prices else None,
                     )
                     for one in line
                 ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from harness.measure.verdict import worst
 from harness.pages.boards import Arm, Board, Change
-from harness.pages.facets import kind_words, ranked
+from harness.pages.facets import kind_words, ranked, slo_text
 from harness.pages.words import gpu_name, load_words
+from harness.runspec import RunSpec
 
 # What makes a winner: with limits that requests must meet what met them, else tokens. And what tells its price.
 GAINS = ("goodput", "output_throughput")
@@ -28,6 +30,11 @@ class Answer:
         """The best arm's change in `metric` against the baseline."""
         assert self.best is not None
         return self.best.changes[self.metric]
+
+    @property
+    def level(self) -> str:
+        """The worse verdict of the best arm and the baseline."""
+        return worst(arm.level for arm in self.board.arms if arm is self.best or arm.policy == self.board.baseline)
 
     @property
     def price(self) -> Change | None:
@@ -56,32 +63,45 @@ class Glance:
 
 def glance(boards: Sequence[Board]) -> Glance:
     """Boards that hold arms against a baseline, reported ones left out: nothing of them was tested."""
-    told = [board for board in boards if board.kind != "reported" and board.baseline and len(ranked(board)) > 1]
-    budgets: dict[tuple[str, ...], set[int]] = {}
-    for board in told:
-        budgets.setdefault(_but_budget(board), set()).add(board.first.run.spec.token_budget)
     lines: dict[tuple[str, ...], Line] = {}
+    cells: dict[tuple[str, ...], list[Board]] = {}
     gpus: dict[str, None] = {}
-    for board in told:
+    for board in boards:
+        if board.kind == "reported" or board.baseline is None or len(ranked(board)) < 2:
+            continue
         spec = board.first.run.spec
         key = (kind_words(board), spec.workload, spec.model)
-        line = lines.setdefault(key, Line(board.kind, *key, {}))
+        lines.setdefault(key, Line(board.kind, *key, {}))
         gpu = gpu_name(spec.gpu)
         gpus[gpu] = None
-        load = f"{load_words(spec.arrival)}, N\u00a0{spec.slots}"
-        # Where slots do not tell boards apart.
-        load += f", B\u00a0{spec.token_budget}" if len(budgets[_but_budget(board)]) > 1 else ""
-        line.answers.setdefault(gpu, []).append(_answer(board, load))
+        cells.setdefault((*key, gpu), []).append(board)
+    for (*about, gpu), some in cells.items():
+        lines[tuple(about)].answers[gpu] = [_answer(one, _load(one, some)) for one in some]
     return Glance(tuple(gpus), tuple(lines.values()))
 
 
-def _but_budget(board: Board) -> tuple[str, ...]:
+# What tells the boards of a cell apart, where it does.
+_APART: dict[str, Callable[[RunSpec], str]] = {
+    "slots": lambda spec: f"N\u00a0{spec.slots}",
+    "token_budget": lambda spec: f"B\u00a0{spec.token_budget}",
+    "requests": lambda spec: f"{spec.requests:,} requests",
+    "slo": lambda spec: f"SLO {slo_text(spec.slo)}" if spec.slo else "no SLO",
+}
+
+
+def _load(board: Board, cell: Sequence[Board]) -> str:
+    """The load, and what else tells boards under the same load apart."""
     spec = board.first.run.spec
-    return (board.kind, spec.gpu, spec.model, spec.workload, spec.arrival, str(spec.slots))
+    others = [one.first.run.spec for one in cell if one.first.run.spec.arrival == spec.arrival]
+    apart = [say(spec) for name, say in _APART.items() if any(getattr(o, name) != getattr(spec, name) for o in others)]
+    return ", ".join([load_words(spec.arrival), *apart])
 
 
 def _answer(board: Board, load: str) -> Answer:
     metric = next(name for name in GAINS if name != "goodput" or board.first.run.spec.slo)
-    told = [(one, arm) for arm in ranked(board) if (one := arm.changes.get(metric)) is not None]
+    arms = ranked(board)
+    # One repeat's gain is no match for the mean of three: those with the most repeats are held against each other.
+    most = max(len(arm.entries) for arm in arms)
+    told = [(one, arm) for arm in arms if len(arm.entries) == most and (one := arm.changes.get(metric)) is not None]
     gains = [(one.ratio or 0.0, arm) for one, arm in told if one.word == "better"]
     return Answer(board, load, metric, max(gains, key=lambda one: one[0])[1] if gains else None)

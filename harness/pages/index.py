@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from harness.pages.corpus import Entry
 from harness.pages.facets import facets, filters, pages_of, reported_columns, source_of
 from harness.pages.glance import glance
 from harness.pages.pareto import pareto_chart
+from harness.pages.published import published
 from harness.pages.render import Writer
 from harness.pages.site import Site
 
@@ -21,10 +23,18 @@ def write(site: Site, writer: Writer) -> None:
         boards=[(board, facets(board)) for board in site.boards],
         filters=filters(list(site.boards)),
         glance=glance(site.boards),
+        published=published(site.boards),
         pages={board.id: pages_of(board) for board in site.boards},
         reported_columns=reported_columns,
         source_of=source_of,
         site=site,
         pareto=pareto,
     )
-    writer.page("problems.html", "problems.html.j2", site=site)
+    writer.page("problems.html", "problems.html.j2", site=site, superseded=superseded(site))
+
+
+def superseded(site: Site) -> list[tuple[Entry, Entry]]:
+    """Runs that stand in no table, each with the later one of the same spec that does."""
+    counted = {e.run.manifest["digest"]: e for board in site.boards for arm in board.arms for e in arm.entries}
+    known = [(entry, counted.get(entry.run.manifest["digest"])) for entry in site.corpus.entries]
+    return [(entry, later) for entry, later in known if later is not None and later.id != entry.id]

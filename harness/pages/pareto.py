@@ -68,8 +68,9 @@ def pareto_chart(boards: Sequence[Board]) -> Chart:
         tuple(series),
         ("policy", "GPU", "workload", "load", "kind", "1/TPOT", "output tok/s", "on the front"),
         rows,
-        note="An arm a point, open where nothing was measured. A line joins the arms of one kind, GPU, model and "
-        "workload that no other of these beats in both. The filters hold here, too.",
+        note="An arm a point, open where nothing was measured; what was only reported is not drawn. A line joins the "
+        "arms of one kind, GPU, model and workload, whatever the load, that no other of these beats in both. The "
+        "filters hold here, too.",
         x_log=True,
         y_log=True,
     )

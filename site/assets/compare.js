@@ -34,7 +34,7 @@
   const number = (value) => {
     if (value === null || value === undefined || !Number.isFinite(value)) return "–";
     // Of an interval that says nothing not every digit.
-    if (Math.abs(value) >= 1e9) return value.toExponential(1);
+    if (Math.abs(value) >= 1e12) return value.toExponential(1);
     if (Math.abs(value) >= 1000) return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
     return String(Number(value.toPrecision(4)));
   };
@@ -180,10 +180,10 @@
     for (const [name, text, unit, better] of metrics) {
       const found = pair?.rows[name];
       const [ratio, low, high, p, word, held, against] = found ? (pair.turned ? turn(found) : found) : [null, null, null, null, null];
-      const [x, y] = [one.values[name] ?? [held], other.values[name] ?? [against]];
+      const [x, y] = held === undefined ? [one.values[name] ?? [], other.values[name] ?? []] : [[held], [against]];
       if (x[0] === undefined && y[0] === undefined) continue;
       const interval = low === null ? "–" : `${number(low)} … ${number(high)}`;
-      const said = invalid.length ? "not ranked" : word ?? "–";
+      const said = invalid.length ? "not ranked" : better === "neither" ? "–" : word ?? "–";
       const sign = { better: "▲ ", worse: "▼ " }[said] ?? "";
       const plain = ratio ?? (x[0] && y[0] !== undefined ? y[0] / x[0] : null);
       const named = document.createElement("span");
@@ -193,7 +193,7 @@
       row("metrics", [
         named, unit || "–",
         { text: number(x[0]), value: x[0] }, { text: number(y[0]), value: y[0] },
-        { text: plain === null ? "–" : `×${number(plain)}`, value: plain }, interval, { text: number(p) },
+        { text: plain === null ? "–" : `×${number(plain)}`, value: plain }, interval, { text: p !== null && p < 1e-4 ? "< 0.0001" : number(p), value: p },
         { text: sign + said, className: { better: "better", worse: "worse" }[said] ?? "same" },
       ], { metric: name });
     }

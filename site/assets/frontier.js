@@ -80,7 +80,7 @@
     update("violations", over(data.series.steps, (arm) => [
       profit.rate(arm.work), (100 * arm.work.over[place]) / arm.work.busy]));
     update("money", over(data.series.money, (arm) => [
-      arm.output_tokens / arm.seconds, priced ? profit.money(arm, prices) / arm.runs : null]));
+      arm.output_tokens / arm.seconds, priced ? profit.money(arm, prices) / (arm.seconds / 3600) : null]));
     const note = (id, change) => {
       const one = document.querySelector(`#${id} figcaption p`);
       if (one) one.textContent = change(one.textContent);
@@ -95,8 +95,10 @@
       row.cells[1].textContent = end.pays;
       put(row.cells[2], end.c);
     }
+    // A price below zero, or no number, is none: the address and the charts both leave it out.
+    const wrong = fields.filter((one) => !one.validity.valid).map((one) => form.querySelector(`label[for="${one.id}"]`).textContent.trim());
     const missing = [all ? "" : "ρ0, τ and c", priced ? "" : "three prices"].filter(Boolean);
-    const said = missing.length ? `For all charts give ${missing.join(" and ")}, each 0 or more.` : "All charts are at these prices.";
+    const said = wrong.length ? `${wrong.join(" and ")}: give a number, 0 or more.` : missing.length ? `For all charts give ${missing.join(" and ")}, each 0 or more.` : "All charts are at these prices.";
     document.getElementById("priced").textContent = said;
     for (const slider of sliders) {
       const field = document.getElementById(slider.dataset.for);
@@ -117,7 +119,7 @@
   function remember() {
     const params = new URLSearchParams(location.search);
     for (const field of fields) {
-      if (field.value === field.dataset.default) params.delete(field.name);
+      if (field.value === field.dataset.default || !field.validity.valid) params.delete(field.name);
       else params.set(field.name, field.value);
     }
     const text = params.toString();

@@ -3,6 +3,9 @@
 (() => {
   const boards = [...document.querySelectorAll(".board")];
   const form = document.getElementById("filters");
+  const OTHER = { asc: "desc", desc: "asc" };
+  // Columns in which more is better, or simply more; of all others the least comes first.
+  const MOST_FIRST = new Set(["output", "change", "total", "goodput", "arms", "path", "requests", "output_throughput", "total_throughput", "request_throughput", "profit_tokenstep"]);
   const state = () => new URLSearchParams(location.search);
 
   function remember(params, replace) {
@@ -14,6 +17,8 @@
   // What a cell says as a number, where it says one: "1,234 1,100…1,400", "12.5 ms", "▲ +3.4 % better", "×12".
   function said(text) {
     const found = /^(?:[▲▼] )?([×+-]?)([\d,]*\.?\d+(?:e[+-]?\d+)?)( ms| %)?(?= |$)/.exec(text);
+    // A table's baseline is its own measure.
+    if (text === "baseline") return 0;
     if (!found) return text === "–" ? "" : text;
     const number = Number(found[2].replaceAll(",", "")) * (found[1] === "-" ? -1 : 1);
     const scale = { " ms": 1e-3, " %": 1e-2 }[found[3]] ?? 1;
@@ -60,12 +65,23 @@
         board.hidden = chosen.some((select) => board.dataset[select.name] !== select.value);
         shown += !board.hidden;
       }
+      const none = document.getElementById("none");
+      if (none) none.hidden = shown > 0;
       document.getElementById("shown").textContent = `${shown} of ${boards.length} tables shown`;
     }
     for (const row of document.querySelectorAll("#glance tbody tr")) {
       const answers = [...row.querySelectorAll("[data-of]")];
       for (const one of answers) one.hidden = document.getElementById(`b-${one.dataset.of}`).hidden;
       row.hidden = answers.every((one) => one.hidden);
+    }
+    // Columns without an answer only push the others aside.
+    const glance = document.getElementById("glance");
+    if (glance) {
+      for (let i = 1; i < glance.tHead.rows[0].cells.length; i++) {
+        const column = [...glance.rows].map((row) => row.cells[i]);
+        const used = column.some((cell) => !cell.parentElement.hidden && cell.querySelector("[data-of]:not([hidden])"));
+        for (const cell of column) cell.hidden = !used;
+      }
     }
     window.benchCharts?.redraw("pareto");
     const [key, direction] = (params.get("sort") ?? "").split("-");
@@ -80,9 +96,11 @@
     button.addEventListener("click", () => {
       const params = state();
       const [key, direction] = (params.get("sort") ?? "").split("-");
+      // The best first, then the other way, then as it was.
+      const first = MOST_FIRST.has(header.dataset.key) ? "desc" : "asc";
       const mine = key === header.dataset.key;
-      if (mine && direction === "asc") params.delete("sort");
-      else params.set("sort", `${header.dataset.key}-${mine ? "asc" : "desc"}`);
+      if (mine && direction !== first) params.delete("sort");
+      else params.set("sort", `${header.dataset.key}-${mine ? OTHER[first] : first}`);
       remember(params);
       show();
     });
@@ -105,5 +123,7 @@
     });
   }
   addEventListener("popstate", show);
+  // On paper nothing can be opened.
+  addEventListener("beforeprint", () => { for (const one of document.querySelectorAll("details")) one.open = true; });
   show();
 })();

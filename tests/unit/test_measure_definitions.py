@@ -94,14 +94,21 @@ def test_the_steady_window_holds_nine_tenths_of_the_peak() -> None:
         request(1, at=1, last_token_s=6.0, done_s=6.0),
         request(2, at=2, first_token_s=2.5, last_token_s=3.0, done_s=3.0),
     ]
-    window = summary(rows)["window"]
+    window = summary(rows, closed=True)["window"]
     assert (window["start_s"], window["end_s"]) == (2.0, 3.0)
     assert "peak of 3" in window["rule"]
-    metrics = summary(rows)["metrics"]
+    metrics = summary(rows, closed=True)["metrics"]
     # From 2 to 3 s: the whole of request 2, the first token of request 1 and a fifth ... of its last.
     assert metrics["request_throughput_steady"]["value"] == 1.0
     tokens = 2 + (1 / 3) * 1 + (1 / 4) * 1
     assert metrics["output_throughput_steady"]["value"] == pytest.approx(tokens)
+
+
+def test_an_open_loop_has_no_steady_window() -> None:
+    # Its peak is the arrivals' doing: the rate within it would be above what was ever served.
+    found = summary([request(n, at=n * 0.5) for n in range(50)])
+    assert found["window"] is None
+    assert not [name for name in found["metrics"] if name.endswith("_steady")]
 
 
 def test_a_closed_loop_of_one_is_steady_all_along() -> None:

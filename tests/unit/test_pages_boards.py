@@ -14,7 +14,9 @@ from scipy import stats
 
 from harness.pages.boards import KINDS, Board, Value, decides
 from harness.pages.glance import Answer, Glance, glance
+from harness.pages.index import superseded
 from harness.pages.pareto import Point, pareto_chart, with_front
+from harness.pages.published import Published, published
 from harness.pages.site import Site
 from harness.pages.words import gpu_name, load_words
 from tests.runfactory import SPEC, toy_run, write_run
@@ -24,7 +26,7 @@ LATER, LATEST = (datetime(2026, 11, day, 23, tzinfo=UTC) for day in (29, 30))
 
 
 def write_arm(results: Path, policy: str, speed: float = 1.0, **more: Any) -> Path:
-    written = {name: more.pop(name) for name in ("kind", "status", "started", "provenance") if name in more}
+    written = {name: more.pop(name) for name in ("kind", "status", "started", "provenance", "degraded") if name in more}
     requests, steps = toy_run(n=60, seed=more.get("seed", 0), speed=speed)
     return write_run(results, requests, steps, spec=dataclasses.replace(SPEC, policy=policy, **more), **written)
 
@@ -112,7 +114,7 @@ def test_at_a_glance_stands_the_largest_gain_that_was_shown(tmp_path: Path) -> N
     assert found.gpus == ("h200", "l40s")
     (one,) = answers(found, "l40s")
     assert one.best is not None
-    assert (one.best.policy, one.load) == ("eb", "8 in flight, N\u00a01024")
+    assert (one.best.policy, one.load) == ("eb", "8 in flight")
     assert one.gain.ratio == pytest.approx(2, rel=0.02)
     assert one.price is not None
     assert one.price.ratio == pytest.approx(0.5, rel=0.02)
@@ -138,7 +140,58 @@ def test_the_token_budget_is_told_where_slots_do_not_tell_boards_apart(tmp_path:
         for policy in ("v1", "eb"):
             write_arm(tmp_path / "results", policy, token_budget=budget)
     loads = [one.load for one in answers(glance(site(tmp_path).boards), "l40s")]
-    assert sorted(loads) == ["8 in flight, N\u00a01024, B\u00a02048", "8 in flight, N\u00a01024, B\u00a04096"]
+    assert sorted(loads) == ["8 in flight, B\u00a02048", "8 in flight, B\u00a04096"]
+
+
+def test_one_repeats_gain_is_not_held_against_the_mean_of_three(tmp_path: Path) -> None:
+    for policy, speed, repeats in (("v1", 1.0, 3), ("v0", 1.5, 3), ("eb", 2.0, 1)):
+        for repeat in range(repeats):
+            write_arm(tmp_path / "results", policy, speed, seed=repeat, repeat=repeat, degraded=("a cost was assumed",))
+    found = site(tmp_path)
+    assert policies(only_board(found)) == ["eb", "v0", "v1"]
+    (one,) = answers(glance(found.boards), "l40s")
+    assert one.best is not None
+    assert (one.best.policy, one.level) == ("v0", "DEGRADED")
+    assert any("1 of 3 and 1 repeats" in note for note in only_board(found).arms[0].notes)
+
+
+def test_what_was_published_of_the_same_stands_beside_it(tmp_path: Path) -> None:
+    for gpu, arrival in (
+        ("l40s", "closed:concurrency=8"),
+        ("h200", "closed:concurrency=8"),
+        ("l40s", "poisson:rate=9.0"),
+    ):
+        for policy in ("v1", "v0", "eb"):
+            write_arm(tmp_path / "results", policy, gpu=gpu, arrival=arrival)
+    for policy, rate in (("v1", 10.0), ("v0", 4.0)):
+        write_reported(tmp_path / "results", policy, rate, arrival="closed:concurrency=2048")
+    found = site(tmp_path)
+    told = published(found.boards)
+    (board,) = (one for one in found.boards if one.id in told)
+    assert (board.first.run.spec.gpu, board.first.run.spec.arrival) == ("l40s", "closed:concurrency=8")
+    (reported,) = (one for one in found.boards if one.kind == "reported")
+    assert told[board.id] == {"v0": Published(0.4, reported.id, "arXiv 2606.00516, Table 6", "2,048 in flight")}
+
+
+def write_reported(results: Path, policy: str, rate: float, **more: Any) -> None:
+    spec = dataclasses.replace(SPEC, policy=policy, engine="vllm", **more)
+    path = results / "published" / policy
+    path.mkdir(parents=True)
+    manifest = {"schema": 1, "spec": spec.to_dict(), "digest": spec.digest, "kind": "reported", "status": "complete"}
+    manifest["provenance"] = {"paper": "arXiv 2606.00516", "set": "Table 6"}
+    (path / "run.json").write_text(json.dumps(manifest))
+    metrics = {"request_throughput": {"value": rate, "unit": "req/s"}}
+    (path / "summary.json").write_text(json.dumps({"schema": 1, "metrics": metrics}))
+
+
+def test_runs_that_a_later_one_took_the_place_of_are_named(tmp_path: Path) -> None:
+    for started in (datetime(2026, 11, 28, tzinfo=UTC), LATER):
+        write_arm(tmp_path / "results", "v1", started=started)
+    found = site(tmp_path)
+    ((before, later),) = superseded(found)
+    assert "20261128" in before.where
+    assert "20261129" in later.where
+    assert [entry.id for entry in only_board(found).arms[0].entries] == [later.id]
 
 
 def test_the_front_is_what_no_other_beats_in_both(tmp_path: Path) -> None:
