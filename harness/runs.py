@@ -33,6 +33,7 @@ __all__ = [
     "load_run",
     "load_runs",
     "run_path",
+    "runs_of",
     "slug",
 ]
 
@@ -147,6 +148,11 @@ def load_runs(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
 def find_runs(root: Path) -> list[Path]:
     """The finished runs at and under a directory, in the order of their paths."""
     return [path for path in _walk(root) if not is_partial(path)]
+
+
+def runs_of(paths: Iterable[Path]) -> list[Path]:
+    """The finished runs at and under each path; one that holds none stands as it is, for `load_run` to say why."""
+    return [path for given in paths for path in (find_runs(given) if given.is_dir() else [given]) or [given]]
 
 
 def find_partials(root: Path) -> list[Path]:
