@@ -74,9 +74,18 @@ def jobs() -> Iterator[Job]:
     table4 = "--workload synthetic:mu_l=520,mu_o=256,jitter=0.25 --slots 2048 --token-budget 18432"
     for gpu in ("h200", "rtxpro6000"):
         yield Job(f"--gpu {gpu} {table4} --concurrency 32 --requests 128", FOUR)
-    # Open loop, with limits for goodput.
+    # Open loop, with limits for goodput: 40 s of arrivals or more (20 s at 30 requests/s), from light load to what v1
+    # can serve at all (39 requests/s on the H200 and 15 on the L40S, in a closed loop).
     slo = "--slo ttft_s=1,tpot_s=0.05"
-    yield Job(f"--gpu h200 --workload sharegpt --rate 30 --requests 600 {slo}", FOUR)
+    for gpu, rate, requests in (
+        ("h200", 15, 600),
+        ("h200", 30, 600),
+        ("h200", 45, 1800),
+        ("l40s", 5, 240),
+        ("l40s", 10, 450),
+        ("l40s", 15, 600),
+    ):
+        yield Job(f"--gpu {gpu} --workload sharegpt --rate {rate} --requests {requests} {slo}", FOUR)
     # The published drifts, their phases shortened in proportion; the second is long, so once.
     yield Job("--gpu h200 --workload drift:distribution --slots 512 --concurrency 640 --requests 2400", THREE)
     drift = "--gpu h200 --workload drift:concurrency-paper --slots 2048 --token-budget 18432 --requests 7800"
