@@ -72,6 +72,7 @@ def settings_of(board: Board) -> str:
     words += [f"{told['requests']:,} requests"] if "requests" in told else []
     if board.kind != "reported":
         words += [f"N\u00a0{told['slots']}", f"B\u00a0{told['token_budget']}"]
+    words += [f"{told['cost_model']} step costs"] if told.get("cost_model", "auto") != "auto" else []
     words += [f"SLO {slo_text(told['slo'])}"] if told.get("slo") else []
     return " · ".join(words)
 

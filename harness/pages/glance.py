@@ -85,6 +85,7 @@ _APART: dict[str, Callable[[RunSpec], str]] = {
     "slots": lambda spec: f"N\u00a0{spec.slots}",
     "token_budget": lambda spec: f"B\u00a0{spec.token_budget}",
     "requests": lambda spec: f"{spec.requests:,} requests",
+    "cost_model": lambda spec: "fitted step costs" if spec.cost_model == "auto" else f"{spec.cost_model} step costs",
     "slo": lambda spec: f"SLO {slo_text(spec.slo)}" if spec.slo else "no SLO",
 }
 
