@@ -165,7 +165,8 @@ def gains_of_results(results: Path) -> list[Gain]:
     ours: dict[tuple[str, str], dict[tuple[int, int, int], dict[str, list[dict[str, float]]]]] = {}
     for spec, metrics in runs_of(results, lambda file: "published" not in file.parts):
         kind, _, load = spec["arrival"].partition(":concurrency=")
-        if kind == "closed" and (spec["gpu"], spec["workload"]) in theirs:
+        # The costs that a run has unless told otherwise; what the other model makes of it stands further below.
+        if kind == "closed" and spec["cost_model"] == "auto" and (spec["gpu"], spec["workload"]) in theirs:
             key = (int(load), spec["slots"], spec["token_budget"])
             group = ours.setdefault((spec["gpu"], spec["workload"]), {}).setdefault(key, {})
             group.setdefault(spec["policy"], []).append(metrics)

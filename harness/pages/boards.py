@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -143,7 +144,7 @@ def _place(board: Board) -> tuple[Any, ...]:
         gpu_name(spec.gpu),
         spec.model,
         spec.workload,
-        spec.arrival,
+        _natural(spec.arrival),
         spec.requests,
         -spec.slots,
         -spec.token_budget,
@@ -180,6 +181,11 @@ def _started(entry: Entry) -> tuple[float, str]:
     """When a run began, as a time and not as text; a reported one never did."""
     told = entry.run.manifest.get("started_utc")
     return (datetime.fromisoformat(told).timestamp() if told else 0.0, entry.where)
+
+
+def _natural(text: str) -> tuple[tuple[str, float], ...]:
+    """A text as people sort it: the numbers in it by their size."""
+    return tuple((word, float(number or 0)) for word, number in re.findall(r"([^\d]+)(\d*\.?\d*)", text))
 
 
 def _rate(arm: Arm) -> float:
