@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
+import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -41,7 +43,7 @@ def short(value: Any) -> str:
     """A value as a message can hold it: of a cost model its name and basis, of a digest its first digits."""
     if isinstance(value, dict):
         value = " ".join(str(value[key]) for key in ("name", "basis") if key in value) or f"{len(value)} settings"
-    text = _one_line(str(value))
+    text = one_line(str(value))
     return text if len(text) <= 60 else f"{text[:12]}…"
 
 
@@ -51,18 +53,19 @@ def some(values: Sequence[Any], most: int = 6) -> str:
     return ", ".join([*map(short, values[:most]), *rest])
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """A text without line breaks or control characters: their codes instead."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def where(run: Run) -> str:
     """The end of a run's path, which tells it from others."""
-    text = _one_line(str(run.path))
+    text = one_line(str(run.path))
     return text if len(text) <= 90 else f"…{text[-89:]}"
 
 
 def _why(text: str) -> str:
-    text = _one_line(text)
+    text = one_line(text)
     return text if len(text) <= 200 else f"{text[:199]}…"
 
 
@@ -93,8 +96,32 @@ def arms(runs: Sequence[Run]) -> list[list[Run]]:
     groups: dict[str, list[Run]] = {}
     for run in runs:
         decides = {name: value for name, value in run.spec.to_dict().items() if name not in _REPEAT}
-        groups.setdefault(f"{run.kind} {decides}", []).append(run)
+        # A spec has the service levels in the order in which they were typed.
+        groups.setdefault(f"{run.kind} {json.dumps(decides, sort_keys=True)}", []).append(run)
     return list(groups.values())
+
+
+def arm_names(found: Sequence[Sequence[Run]]) -> list[str]:
+    """What to call each arm: its policy, and where arms share one, the settings that differ: `v1 [slots 64]`."""
+    settings = [_settings(arm[0]) for arm in found]
+    policies = [arm[0].spec.policy for arm in found]
+    differ = [
+        name
+        for name in dict.fromkeys(itertools.chain(*settings))
+        if len({(policy, one.get(name)) for policy, one in zip(policies, settings, strict=True)}) > len(set(policies))
+    ]
+    told = [", ".join(f"{name} {one.get(name, 'unset')}" for name in differ) for one in settings]
+    return [f"{policy} [{text}]" if text else policy for policy, text in zip(policies, told, strict=True)]
+
+
+def _settings(run: Run) -> dict[str, str]:
+    """What may tell an arm from another, as text; of a group of settings each by itself."""
+    found = {"kind": run.kind}
+    for name, value in run.spec.to_dict().items():
+        if name not in _REPEAT:
+            group = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, dict) else {name: value}
+            found |= {key: "none" if one is None else one_line(str(one)) for key, one in group.items()}
+    return found
 
 
 def pair_repeats(a: Sequence[Run], b: Sequence[Run], allow: Collection[str]) -> list[tuple[Run, Run]]:
@@ -165,7 +192,7 @@ def refuse_differences(pairs: Sequence[tuple[Run, Run]], allow: Collection[str])
     if unknown:
         close = difflib.get_close_matches(unknown[0], MAY_ALLOW, n=1)
         raise UserError(
-            f"--allow {_one_line(unknown[0])[:12]}: not known; {f'did you mean {close[0]}? ' if close else ''}"
+            f"--allow {one_line(unknown[0])[:12]}: not known; {f'did you mean {close[0]}? ' if close else ''}"
             f"It takes a field of the spec in run.json, or one of {', '.join(sorted({'kind', 'trace'} | _SAME.keys()))}"
         )
     for pair in pairs:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import sys
 
 from rich.console import Console
@@ -16,3 +18,13 @@ def plain_console(stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else _WIDE
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
+
+
+def leave_terminal() -> None:
+    """What would be written to a terminal that has closed goes nowhere: writing to it fails."""
+    for stream in (1, 2):
+        with contextlib.suppress(OSError):
+            if stat.S_ISCHR(os.fstat(stream).st_mode) and not os.isatty(stream):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream)
+                os.close(nowhere)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.comparable import arms, differences, short
+from harness.comparable import arm_names, arms, differences, one_line
 from harness.document import at_alpha, is_twin, run_document
 from harness.errors import UserError
 from harness.lengths import fair
@@ -33,6 +33,7 @@ from harness.runs import Run
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
 # What r counts in the token-step form, by the name of --footprint.
 FOOTPRINTS = dict(zip(("decode", "kv"), COLUMNS, strict=True))
@@ -84,29 +85,30 @@ def profit(
     prices = prices or {}
     place = {id(run): i for i, run in enumerate(runs)}
     rows = []
-    for arm in arms(runs):
-        accounts = tuple(_account(run, FOOTPRINTS[footprint], prices.get(place[id(run)]), alpha) for run in arm)
+    found = arms(runs)
+    for name, arm in zip(arm_names(found), found, strict=True):
+        accounts = tuple(_account(run, name, FOOTPRINTS[footprint], prices.get(place[id(run)]), alpha) for run in arm)
         rows.append(Row(tuple(arm), accounts, functools.reduce(_together, accounts)))
     if all(row.total.fairness is None for row in rows) and not prices:
         raise UserError(
             "these runs have no step log, so there is no token-step profit: give --price-in, --price-out and --gpu-hour"
         )
     notes = [
-        f"{short(row.runs[0].spec.policy)} has no step log: no token-step profit of it"
+        f"{one_line(row.total.name)} has no step log: no token-step profit of it"
         for row in rows
         if row.total.fairness is None
     ]
     if not prices:
         notes.append("no profit in money without --price-in, --price-out and --gpu-hour (or --prices profile)")
-    found, base, why = _curves(rows, constants, baseline)
-    return Profit(tuple(rows), constants, footprint, alpha, base, found, (*notes, *why))
+    drawn, base, why = _curves(rows, constants, baseline)
+    return Profit(tuple(rows), constants, footprint, alpha, base, drawn, (*notes, *why))
 
 
 def _curves(
     rows: Sequence[Row], constants: TokenStep, baseline: str
 ) -> tuple[dict[str, Any] | None, Row | None, list[str]]:
     """The curves of the rows that may stand in one, the row that is the baseline, and what to say."""
-    notes = [f"{short(row.runs[0].spec.policy)} is INVALID: shown, in no curve" for row in rows if not row.valid]
+    notes = [f"{one_line(row.total.name)} is INVALID: shown, in no curve" for row in rows if not row.valid]
     ranked = [row for row in rows if row.valid]
     if not ranked:
         return None, None, notes
@@ -126,7 +128,7 @@ def _unequal(a: Run, b: Run) -> set[str]:
     return differences(a, b).keys() - _MAY_DIFFER - ({"lengths"} if fair([a.spec, b.spec]) else set())
 
 
-def _account(run: Run, variant: str, prices: Prices | None, against: float | None) -> Account:
+def _account(run: Run, name: str, variant: str, prices: Prices | None, against: float | None) -> Account:
     if run.kind == "reported":
         raise UserError(f"{run.path}: reported figures come without the records that a profit is made from")
     requests = Requests.of(run.requests())
@@ -147,6 +149,7 @@ def _account(run: Run, variant: str, prices: Prices | None, against: float | Non
         fairness=None if steps is None else fairness(steps, variant),
         against=against,
         prices=prices,
+        name=name,
     )
 
 
@@ -208,11 +211,11 @@ def _document(run: Run, account: Account, found: Profit) -> dict[str, Any]:
         name: {"value": value, "unit": unit, "low": None, "high": None} for name, (value, unit) in profits.items()
     }
     assert values.keys() <= PROFITS.keys()
-    return document | {"metrics": document["metrics"] | values, "profit": own}
+    return document | {"name": account.name, "metrics": document["metrics"] | values, "profit": own}
 
 
 def profit_table(found: Profit) -> RenderableType:
-    """Both forms, a line a policy in the order of α, means of the repeats; then Π over c."""
+    """Both forms, a line an arm in the order of α, means of the repeats; then Π over c."""
     from rich.console import Group
     from rich.text import Text
 
@@ -247,14 +250,14 @@ def _table(columns: Sequence[str]) -> Any:
 def _tokenstep_table(found: Profit, rows: Sequence[Row]) -> Any:
     k = found.constants
     table = _table(("Π", "tok/step", "τQ", "cT", "τE", "gap mean", "over α", "c*"))
-    ends = {one["policy"]: one for one in found.curves["break_even"]} if found.curves else {}
+    ends = {one["name"]: one for one in found.curves["break_even"]} if found.curves else {}
     for row in rows:
         work, runs = row.total.fairness, row.total.runs
         if work is None:
             continue
         share = share_over(row.total)
         table.add_row(
-            _policy(row),
+            _name(row),
             _figure(profit_tokenstep(work, k) / runs),
             _figure(rate(work)),
             _figure(k.tau * work.held / runs),
@@ -262,7 +265,7 @@ def _tokenstep_table(found: Profit, rows: Sequence[Row]) -> Any:
             _figure(k.tau * work.externality / runs),
             _figure(work.gap_mean()),
             "-" if share is None else f"{100 * share:.3g}%",
-            _break_even(ends.get(row.total.policy)) if row.valid else "INVALID",
+            _break_even(ends.get(row.total.name)) if row.valid else "INVALID",
         )
     return table
 
@@ -276,7 +279,7 @@ def _money_table(rows: Sequence[Row]) -> Any:
             continue
         sold = revenue(one, prices)
         table.add_row(
-            _policy(row),
+            _name(row),
             _figure(profit_money(one, prices) / one.runs),
             _figure(sold / one.runs),
             _figure(prices.gpu_hour * one.hours / one.runs),
@@ -287,15 +290,19 @@ def _money_table(rows: Sequence[Row]) -> Any:
 
 
 def _over_c_table(curve: dict[str, Any]) -> Any:
+    from rich.text import Text
+
     places = range(0, len(curve["c"]), 2)
     table = _table([f"c {curve['c'][i]:.3g}" for i in places])
     for line in curve["lines"]:
-        table.add_row(line["policy"], *(_figure(line["profit"][i]) for i in places))
+        table.add_row(Text(line["name"]), *(_figure(line["profit"][i]) for i in places))
     return table
 
 
-def _policy(row: Row) -> str:
-    return row.total.policy + (f" ×{row.total.runs}" if row.total.runs > 1 else "")
+def _name(row: Row) -> Text:
+    from rich.text import Text
+
+    return Text(row.total.name + (f" ×{row.total.runs}" if row.total.runs > 1 else ""))
 
 
 def _break_even(point: dict[str, Any] | None) -> str:

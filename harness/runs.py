@@ -33,6 +33,7 @@ __all__ = [
     "load_run",
     "load_runs",
     "run_path",
+    "runs_of",
     "slug",
 ]
 
@@ -53,6 +54,8 @@ _SLUG_LENGTH = 80
 
 # Directories looked into for one run to name in an error.
 _LOOKED_AT = 1000
+# Directories in a row without a run: a project with its environments has fewer, a disk more.
+MOST_WITHOUT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +148,13 @@ def load_runs(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
 
 
 def find_runs(root: Path) -> list[Path]:
-    """The finished runs at and under a directory, in the order of their paths."""
+    """The finished runs at and under a directory, in the order of their paths; UserError where it is a whole disk."""
     return [path for path in _walk(root) if not is_partial(path)]
+
+
+def runs_of(paths: Iterable[Path]) -> list[Path]:
+    """The finished runs at and under each path; one that holds none stands as it is, for `load_run` to say why."""
+    return [path for given in paths for path in (find_runs(given) if given.is_dir() else [given]) or [given]]
 
 
 def find_partials(root: Path) -> list[Path]:
@@ -155,13 +163,22 @@ def find_partials(root: Path) -> list[Path]:
 
 
 def _walk(root: Path, most: int | None = None) -> Iterator[Path]:
+    without = 0
     if not os.path.isdir(root):
         raise UserError(f"{root}: no such directory: name one that holds runs (the default of --out is `runs`)")
     for directory, below, files in itertools.islice(os.walk(root), most):
         below.sort()
         if "run.json" in files:
             below.clear()
+            without = 0
             yield Path(directory)
+            continue
+        without += 1
+        if without == MOST_WITHOUT:
+            raise UserError(
+                f"{root}: given up after {MOST_WITHOUT:,} directories in a row without a run: name the one that holds "
+                "runs (the default of --out is `runs`)"
+            )
 
 
 def no_run(path: Path) -> UserError:

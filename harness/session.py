@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from harness.comparable import arms
 from harness.compare import Comparison, compare_runs
-from harness.console import plain_console
+from harness.console import leave_terminal, plain_console
 from harness.document import fairness_table, mixed_share, run_table
 from harness.engines.base import Status
 from harness.engines.simulated import Simulated
@@ -136,7 +136,7 @@ def real_engine(options: dict[str, Any]) -> tuple[bool, str]:
 
 
 class RunSession:
-    """Runs what was asked for; Ctrl-C ends the run under way readably, a second one at once."""
+    """Runs what was asked for; Ctrl-C or a hang-up ends the run under way readably, a second Ctrl-C at once."""
 
     def __init__(self, asked: Asked, out: Path, quiet: bool, make: MakeEngine | None = None) -> None:
         self.interrupted = False
@@ -281,7 +281,16 @@ class RunSession:
                 raise KeyboardInterrupt
             self.interrupted = True
 
-        before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
+        def hang_up(_signal: int, _frame: FrameType | None) -> None:
+            # The shell and the kernel both tell of a terminal that closes: the second is no wish to end at once.
+            self.interrupted = True
+            leave_terminal()
+
+        handlers = {signal.SIGINT: stop, signal.SIGTERM: stop}
+        # Under nohup a run is meant to go on.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            handlers[signal.SIGHUP] = hang_up
+        before = {one: signal.signal(one, handler) for one, handler in handlers.items()}
         try:
             yield
         finally:

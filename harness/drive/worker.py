@@ -206,8 +206,9 @@ def _peak_memory_mb() -> float:
 
 def main() -> None:
     """Run one driving process."""
-    # Ctrl-C goes to the whole group; the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C and a hang-up go to the whole group; the parent decides what they mean.
+    for one in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(one, signal.SIG_IGN)
     with contextlib.suppress(ValueError, OSError):
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

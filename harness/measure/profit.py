@@ -45,7 +45,8 @@ class Account:
 
     Tokens are those of completed requests; `seconds` go from first send to last token. `alpha` is the policy's
     own (0 for LJF), None where it has none, and `against` the one that its gaps are held against. `fairness` is
-    None without a step log, `prices` where not asked.
+    None without a step log, `prices` where not asked. `name` tells it from other arms of its policy; empty where the
+    policy does.
     """
 
     policy: str
@@ -57,6 +58,7 @@ class Account:
     fairness: Fairness | None
     against: float | None = None
     prices: Prices | None = None
+    name: str = ""
 
     @property
     def hours(self) -> float:
@@ -197,4 +199,4 @@ def _over_gpu_hour(priced: Sequence[tuple[Account, Prices]]) -> dict[str, Any]:
 
 
 def _point(account: Account) -> dict[str, Any]:
-    return {"policy": account.policy, "alpha": account.alpha}
+    return {"policy": account.policy, "name": account.name or account.policy, "alpha": account.alpha}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
+import os
 import re
 import signal
 import subprocess
+import termios
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -126,7 +130,17 @@ def test_a_server_that_dies_leaves_a_failed_run_with_what_it_had(bench: Bench, s
     assert run["counts"]["completed"] > 0
 
 
-@pytest.mark.parametrize("signals", [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)])
+@pytest.mark.parametrize(
+    "signals",
+    [
+        (signal.SIGINT,),
+        (signal.SIGTERM,),
+        (signal.SIGHUP,),
+        (signal.SIGINT, signal.SIGINT),
+        # A shell that closes passes the hang-up on, and the kernel sends another when the shell ends.
+        (signal.SIGHUP, signal.SIGHUP),
+    ],
+)
 def test_a_stopped_run_keeps_what_was_measured(
     bench: Bench, serve: Serve, tmp_path: Path, signals: tuple[signal.Signals, ...]
 ) -> None:
@@ -137,17 +151,46 @@ def test_a_stopped_run_keeps_what_was_measured(
             assert process.poll() is None
         for one in signals:
             process.send_signal(one)
+            # Two of a kind at once are one to the kernel.
+            time.sleep(0.05)
         _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     (directory,) = tmp_path.glob("runs/*/*/*/*/*")
     if directory.name.endswith(".partial"):
         # The second signal cuts the writing of the tables short; the line says what mends it.
-        assert len(signals) == 2
+        assert signals == (signal.SIGINT, signal.SIGINT)
         assert f"bench recover {directory.relative_to(tmp_path)}" in err.replace("\n", "")
         assert bench("recover", str(directory)).code == 0
         (directory,) = tmp_path.glob("runs/*/*/*/*/*")
     run = bench("show", str(directory), "--json").json["runs"][0]
+    assert run["status"] == "interrupted"
+    assert run["counts"]["completed"] > 0
+
+
+def test_a_terminal_that_closes_ends_the_run_as_ctrl_c_does(bench: Bench, serve: Serve, tmp_path: Path) -> None:
+    url, _ = serve()
+    command = [BENCH, "run", "--url", url, "--workload", "sharegpt:output_cap=8", "--requests", "100000"]
+    ours, its = os.openpty()
+    os.set_blocking(ours, False)
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - there are no threads here
+    ) as process:
+        os.close(its)
+        while not any(path.stat().st_size > 10_000 for path in tmp_path.glob("runs/*/*/*/*/*.partial/requests.arrows")):
+            assert process.poll() is None
+            # A terminal that nobody reads stops whoever writes to it.
+            with suppress(BlockingIOError):
+                os.read(ours, 1 << 16)
+        os.close(ours)
+        assert process.wait(120) == 130
+    (run,) = bench("list", "--json").json["runs"]
     assert run["status"] == "interrupted"
     assert run["counts"]["completed"] > 0
 

@@ -64,6 +64,16 @@ def test_alpha_belongs_to_the_run_and_show_takes_another(runs: tuple[Bench, Path
     assert {compared["a"], compared["b"]} == {one["violation_share"]["value"] for one in shown}
 
 
+def test_arms_of_one_policy_have_different_names(runs: tuple[Bench, Path]) -> None:
+    bench, _ = runs
+    assert bench(*RUN, "--policy", "v1", "--alpha", "100", "--slots", "32", "--out", "fewer").code == 0
+    shown = bench("profit", "runs", "fewer", *PRICES, "--baseline", "v1")
+    assert shown.code == 0, shown.err
+    for name in ("v1 [slots 64]", "v1 [slots 32]", "eb:k=8 [slots 64]"):
+        assert shown.out.count(name) == 2, "once in token-steps, once in money"
+    assert "no curves: the runs differ in slots" in shown.out
+
+
 @pytest.mark.parametrize(
     "args",
     [

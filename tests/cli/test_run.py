@@ -183,6 +183,15 @@ def test_ctrl_c_leaves_a_readable_interrupted_run(bench: Bench, tmp_path: Path) 
     assert str(directory.relative_to(tmp_path)) in out + err
 
 
+def test_under_nohup_a_hang_up_ends_nothing(tmp_path: Path) -> None:
+    command = ["nohup", BENCH, *RUN, "--policy", "v1", "--requests", "20000"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+        while not any(tmp_path.glob("runs/*/*/*/*/*.partial/requests.arrows")):
+            assert process.poll() is None
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(120) == 0
+
+
 def test_kill_9_leaves_what_bench_recover_makes_readable(bench: Bench, tmp_path: Path) -> None:
     command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "2000000"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:

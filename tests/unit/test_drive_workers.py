@@ -176,7 +176,7 @@ def test_a_driving_process_that_is_killed_fails_the_run_and_keeps_its_rows(monke
     assert finishes.count("length") == 10
 
 
-def test_ctrl_c_is_for_the_parent_and_a_term_ends_readably(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_and_a_hang_up_are_for_the_parent_and_a_term_ends_readably(monkeypatch: pytest.MonkeyPatch) -> None:
     crew = _crew(monkeypatch)
     batches: list[pa.RecordBatch] = []
 
@@ -184,6 +184,7 @@ def test_ctrl_c_is_for_the_parent_and_a_term_ends_readably(monkeypatch: pytest.M
         if seen.in_flight == 2:
             for process in crew:
                 process.send_signal(signal.SIGINT)
+                process.send_signal(signal.SIGHUP)
                 process.send_signal(signal.SIGTERM)
 
     with serving_in_thread(silent) as server:

@@ -132,6 +132,36 @@ def test_what_is_invalid_or_differs_is_in_no_curve(tmp_path: Path) -> None:
     assert any("in no curve" in note for note in found.notes)
 
 
+def test_arms_of_one_policy_are_named_by_what_differs(tmp_path: Path) -> None:
+    runs = runs_in(tmp_path / "a", slots=64, slo={"ttft_s": 1.0, "tpot_s": 0.1})
+    assert [row.total.name for row in profit(runs).rows] == list(STARTS)
+    # The order in which service levels are typed makes no other arm.
+    again = runs_in(tmp_path / "b", slots=64, seed=1, repeat=1, slo={"tpot_s": 0.1, "ttft_s": 1.0})
+    assert [row.total.name for row in profit([*runs, *again]).rows] == list(STARTS)
+    other = runs_in(tmp_path / "c", slots=32, slo={"ttft_s": 1.0})[:1]
+    found = profit([*runs, *other])
+    assert [row.total.name for row in found.rows] == [
+        "fcfs [slots 64, slo.tpot_s 0.1]",
+        "ljf [slots 64, slo.tpot_s 0.1]",
+        "isjl:alpha=10 [slots 64, slo.tpot_s 0.1]",
+        "fcfs [slots 32, slo.tpot_s unset]",
+    ]
+    names = [one["name"] for one in profit_document(found, {})["runs"]]
+    assert names == [row.total.name for row in found.rows]
+    table = rendered(profit_table(found), width=200)
+    assert all(name in table for name in names)
+
+
+def test_arms_that_share_curves_have_names_of_their_own_in_them(tmp_path: Path) -> None:
+    found = profit([*runs_in(tmp_path / "a"), *runs_in(tmp_path / "b", alpha=5.0)])
+    assert found.curves is not None
+    names = [one["name"] for one in found.curves["profit_over_c"]["lines"]]
+    assert len(set(names)) == len(names) == 6
+    assert {"fcfs [alpha none]", "fcfs [alpha 5.0]"} < set(names)
+    table = rendered(profit_table(found), width=200)
+    assert table.count("fcfs [alpha 5.0]") == 2, "in the table of profits and in that of their curves"
+
+
 def test_a_policy_that_looks_at_no_lengths_is_in_the_curves_of_those_that_do(tmp_path: Path) -> None:
     told = {"v1": "none", "ljf": "oracle", "isjl:alpha=10": "oracle"}
     runs = []

@@ -68,6 +68,19 @@ def test_a_finished_run_reads_back(tmp_path: Path) -> None:
     assert find_partials(tmp_path) == []
 
 
+def test_a_search_gives_up_where_there_is_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.runs.MOST_WITHOUT", 20)
+    path = write_toy(tmp_path / "m", n=30)
+    for name in ("a", "b", "z"):
+        for i in range(8):
+            (tmp_path / f"{name}/{i}").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"given up after 20 directories in a row without a run: name the one"):
+        find_runs(tmp_path)
+    # What counts is how many there are in a row, not in all.
+    (tmp_path / "b").rename(tmp_path / "y")
+    assert find_runs(tmp_path) == [path]
+
+
 def test_many_small_batches_make_the_same_tables(tmp_path: Path) -> None:
     requests, steps = toy_run(50)
     at_once = write_run(tmp_path / "a", requests, steps)

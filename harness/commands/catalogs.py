@@ -1,0 +1,51 @@
+"""What there is to choose from: policies, workloads, GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from harness.commands.options import JSON
+
+
+@click.command(name="policies")
+@JSON
+def list_policies(as_json: bool) -> None:
+    """List the policies with their options and where they come from."""
+    from harness.catalogs import policies_document
+    from policies.catalog import POLICIES
+    from policies.offline import OFFLINE
+
+    _print_catalog(policies_document(POLICIES, OFFLINE), "policies", as_json)
+
+
+@click.command(name="workloads")
+@JSON
+def list_workloads(as_json: bool) -> None:
+    """List the workloads with their options and where they come from."""
+    from harness.catalogs import workloads_document
+    from workloads.catalog import CATALOG
+
+    _print_catalog(workloads_document(CATALOG), "workloads", as_json)
+
+
+@click.command(name="gpus")
+@JSON
+def list_gpus(as_json: bool) -> None:
+    """List the GPU and model pairs, and how the cost of their steps is known."""
+    from harness.catalogs import pairs_document
+
+    _print_catalog(pairs_document(), "pairs", as_json)
+
+
+def _print_catalog(entries: list[dict[str, Any]], name: str, as_json: bool) -> None:
+    import orjson
+
+    from harness.catalogs import catalog_table
+    from harness.console import plain_console
+
+    if as_json:
+        click.echo(orjson.dumps({name: entries}))
+    else:
+        plain_console().print(catalog_table(entries))
