@@ -6,32 +6,51 @@ from typing import Any
 
 import numpy as np
 
-from harness.measure.columns import MISSING, Requests, integers, nanoseconds
+from harness.measure.columns import MISSING, Bools, Requests, integers, nanoseconds
 from harness.measure.statistics import Ints
 
 # Shorter than this is the resolution of a busy machine, not a bunch.
 FLOOR_NS = 5_000_000
 # Of the shorter of a request's TTFT and its decode time: what bends both by more than they are told apart by.
 SHARE = 0.1
+# Steps by which a stamp may come after its tokens without a clock being wrong.
+GRACE = 2
 
 
 def first_token_lag(requests: Requests, steps: Any) -> Ints:
     """How long after the engine made it each completed request's first token came to the client, at least, ns.
 
     A request gains at most one token a step. Its last token was made no later than the last step that ended before
-    the client had it, so its first no later than as many steps earlier as tokens lie between. Of a
-    delay that first and last token share no more than a step shows; preemptions and pauses between the request's steps
-    make the bound lower, never higher.
+    the client had it, so its first no later than as many steps earlier as tokens lie between. A step's stamp and the
+    leaving of its tokens may lie milliseconds apart, so it is the next step's end that counts. Preemptions and pauses
+    between the request's steps make the bound lower, never higher.
     """
-    done = requests.completed & (requests.first != MISSING) & (requests.last != MISSING)
+    ends, made = _made(requests, steps)
+    if not len(ends):
+        return np.zeros(len(made), dtype=np.int64)
+    due = ends[np.clip(made + 1, 0, len(ends) - 1)]
+    lag: Ints = np.maximum(requests.first[_done(requests)] - due, 0)
+    return lag
+
+
+def impossible(requests: Requests, steps: Any) -> int:
+    """How many answers came before the engine can have made them: the clocks of the two tables differ."""
+    _, made = _made(requests, steps)
+    return int(np.count_nonzero(made < -GRACE))
+
+
+def _done(requests: Requests) -> Bools:
+    done: Bools = requests.completed & (requests.first != MISSING) & (requests.last != MISSING)
+    return done
+
+
+def _made(requests: Requests, steps: Any) -> tuple[Ints, Ints]:
+    """The ends of the steps that gave tokens, ns, and by which of them each completed request had its first."""
+    done = _done(requests)
     producing = integers(steps.column("producing")) > 0
     ends = np.sort((nanoseconds(steps.column("t_s")) + nanoseconds(steps.column("duration_s")))[producing])
     last = np.searchsorted(ends, requests.last[done], side="right") - 1
-    made = last - (requests.output_tokens[done] - 1)
-    known = made >= 0
-    lag = np.zeros(len(made), dtype=np.int64)
-    lag[known] = np.maximum(requests.first[done][known] - ends[made[known]], 0)
-    return lag
+    return ends, last - (requests.output_tokens[done] - 1)
 
 
 def bunched(requests: Requests, steps: Any) -> float | str:
@@ -39,7 +58,7 @@ def bunched(requests: Requests, steps: Any) -> float | str:
 
     Text where the steps cannot tell.
     """
-    done = requests.completed & (requests.first != MISSING) & (requests.last != MISSING)
+    done = _done(requests)
     if not done.any():
         return "no request was completed"
     produced = steps.column("producing")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from harness.measure.columns import MISSING, integers, nanoseconds
-from harness.measure.delivery import bunched
+from harness.measure.delivery import bunched, impossible
 from harness.measure.fairness import DECODE
 from harness.measure.gaps import decode_ends, follow_steps, has_list
 from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, span
@@ -233,6 +233,9 @@ def _clock(evidence: Evidence) -> float | str:
         length = nanoseconds(evidence.steps.column("duration_s"))
         # Floats of seconds: an engine's own clock may round by a nanosecond between end and next start.
         backwards += int(np.count_nonzero(start[1:] - (start + length)[:-1] < -2)) + int((length < 0).sum())
+        # On one clock nothing reaches the client before it was made; steps moved in time would hide late deliveries.
+        if not evidence.virtual and not evidence.steps.column("producing").null_count:
+            backwards += impossible(requests, evidence.steps)
     return float(backwards)
 
 

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from harness.comparable import arms, where
@@ -154,14 +155,16 @@ def board_of(entries: list[Entry], keep: Keep, reading: Reading | None = None) -
     """The board of these runs."""
     key = decides(entries[0])
     by_run = {entry.run.path: entry for entry in entries}
-    # Of one spec at one seed the latest run counts: an arm has each repeat once.
-    latest: dict[str, Entry] = {}
-    for entry in sorted(entries, key=lambda one: str(one.run.manifest.get("started_utc"))):
-        latest[entry.run.manifest["digest"]] = entry
-    groups = arms([entry.run for entry in latest.values()])
-    found = [
-        _arm(tuple(by_run[run.path] for run in sorted(group, key=lambda one: one.spec.repeat))) for group in groups
-    ]
+    # Of one spec at one seed the first run counts: nobody runs until they are lucky, or replaces what is published.
+    first: dict[str, Entry] = {}
+    for entry in sorted(entries, key=_started):
+        first.setdefault(entry.run.manifest["digest"], entry)
+    found = []
+    for group in arms([entry.run for entry in first.values()]):
+        some = [by_run[run.path] for run in sorted(group, key=lambda one: one.spec.repeat)]
+        # INVALID never averages and drags no other down: such repeats stand by themselves, beneath.
+        parts = (tuple(one for one in some if (one.run.level == "INVALID") is invalid) for invalid in (False, True))
+        found += [_arm(part) for part in parts if part]
     baseline = next((name for name in BASELINES for arm in found if arm.policy == name), None)
     if baseline is not None:
         base = next(arm for arm in found if arm.policy == baseline)
@@ -171,6 +174,12 @@ def board_of(entries: list[Entry], keep: Keep, reading: Reading | None = None) -
     ranked = entries[0].run.kind != "reported"
     found.sort(key=lambda arm: (arm.level == "INVALID", -_rate(arm) if ranked else arm.policy != baseline, arm.policy))
     return Board(hashlib.sha256(key.encode()).hexdigest()[:10], entries[0].run.kind, tuple(found), baseline)
+
+
+def _started(entry: Entry) -> tuple[float, str]:
+    """When a run began, as a time and not as text; a reported one never did."""
+    told = entry.run.manifest.get("started_utc")
+    return (datetime.fromisoformat(told).timestamp() if told else 0.0, entry.where)
 
 
 def _rate(arm: Arm) -> float:

@@ -34,7 +34,7 @@ def write(site: Site, writer: Writer) -> None:
 
 
 def superseded(site: Site) -> list[tuple[Entry, Entry]]:
-    """Runs that stand in no table, each with the later one of the same spec that does."""
+    """Runs that stand in no table, each with the earlier one of the same spec that does."""
     counted = {e.run.manifest["digest"]: e for board in site.boards for arm in board.arms for e in arm.entries}
     known = [(entry, counted.get(entry.run.manifest["digest"])) for entry in site.corpus.entries]
     return [(entry, later) for entry, later in known if later is not None and later.id != entry.id]

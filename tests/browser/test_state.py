@@ -103,17 +103,21 @@ def test_tables_are_sorted_by_keyboard_and_say_so(open_page: Opener) -> None:
     header = table.locator("th[data-key=ttft99]")
     header.locator("button").focus()
     page.keyboard.press("Enter")
-    assert header.get_attribute("aria-sort") == "descending"
-    assert column(page, 4) == sorted(before, reverse=True) != before
-    page.keyboard.press("Space")
+    # The best comes first: of a wait the shortest, of a rate the highest.
     assert header.get_attribute("aria-sort") == "ascending"
     assert column(page, 4) == sorted(before)
-    assert page.url.endswith("?sort=ttft99-asc")
+    page.keyboard.press("Space")
+    assert header.get_attribute("aria-sort") == "descending"
+    assert column(page, 4) == sorted(before, reverse=True) != before
+    assert page.url.endswith("?sort=ttft99-desc")
     page.reload()
-    assert column(page, 4) == sorted(before)
+    assert column(page, 4) == sorted(before, reverse=True)
     header.locator("button").click()
     assert table.locator("[aria-sort]").count() == 0
     assert column(page, 4) == before
+    output = table.locator("th[data-key=output]")
+    output.locator("button").click()
+    assert output.get_attribute("aria-sort") == "descending"
 
 
 def test_what_is_invalid_stays_below_and_says_so(open_page: Opener) -> None:

@@ -78,11 +78,10 @@ def test_what_differs_in_more_than_the_policy_stands_on_another_board(tmp_path: 
     assert [board.kind for board in found] == sorted((board.kind for board in found), key=KINDS.index)
 
 
-def test_repeats_are_one_arm_with_students_interval_and_the_latest_run_of_a_spec_counts(tmp_path: Path) -> None:
+def test_repeats_are_one_arm_with_students_interval_and_the_first_run_of_a_spec_counts(tmp_path: Path) -> None:
     for repeat in range(3):
         write_arm(tmp_path / "results", "v1", seed=repeat, repeat=repeat)
-    earlier = datetime(2026, 11, 28, tzinfo=UTC)
-    write_arm(tmp_path / "results", "v1", 9.0, seed=1, repeat=1, started=earlier)
+    write_arm(tmp_path / "results", "v1", 9.0, seed=1, repeat=1, started=LATER)
     arm = only_board(site(tmp_path)).arms[0]
     values = [entry.run.summary["metrics"]["output_throughput"]["value"] for entry in arm.entries]
     assert len(values) == 3
@@ -184,14 +183,24 @@ def write_reported(results: Path, policy: str, rate: float, **more: Any) -> None
     (path / "summary.json").write_text(json.dumps({"schema": 1, "metrics": metrics}))
 
 
-def test_runs_that_a_later_one_took_the_place_of_are_named(tmp_path: Path) -> None:
+def test_of_one_spec_the_first_run_counts_and_the_others_are_named(tmp_path: Path) -> None:
     for started in (datetime(2026, 11, 28, tzinfo=UTC), LATER):
         write_arm(tmp_path / "results", "v1", started=started)
     found = site(tmp_path)
-    ((before, later),) = superseded(found)
-    assert "20261128" in before.where
+    ((later, first),) = superseded(found)
     assert "20261129" in later.where
-    assert [entry.id for entry in only_board(found).arms[0].entries] == [later.id]
+    assert "20261128" in first.where
+    assert [entry.id for entry in only_board(found).arms[0].entries] == [first.id]
+
+
+def test_an_invalid_repeat_takes_no_other_with_it(tmp_path: Path) -> None:
+    for policy in ("v1", "eb"):
+        for repeat in range(2):
+            write_arm(tmp_path / "results", policy, seed=repeat, repeat=repeat)
+    write_arm(tmp_path / "results", "eb", seed=7, repeat=7, status="failed")
+    board = only_board(site(tmp_path))
+    assert [(arm.level == "INVALID", len(arm.entries)) for arm in board.arms] == [(False, 2), (False, 2), (True, 1)]
+    assert board.arms[-1].policy == "eb"
 
 
 def test_the_front_is_what_no_other_beats_in_both(tmp_path: Path) -> None:

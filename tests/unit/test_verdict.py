@@ -72,10 +72,11 @@ def test_a_client_that_waits_for_a_processor(share: float, expected: str) -> Non
 
 @pytest.mark.parametrize(("late", "expected"), [(1, "VALID"), (2, "DEGRADED"), (11, "INVALID")])
 def test_answers_that_came_in_bunches(late: int, expected: str) -> None:
-    # One after the other, each of two tokens a second apart; the first of some comes with the second.
-    rows = [request(row, at=2.0 * row) for row in range(100)]
+    # One after the other, each of four tokens a second apart; all of some come with the last.
+    rows = [request(row, at=4.0 * row, last_token_s=4.0 * row + 4, done_s=4.0 * row + 4) for row in range(100)]
+    rows = [row | {"output_tokens": 4, "expected_output_tokens": 4} for row in rows]
     rows = [row | {"first_token_s": row["last_token_s"]} if row["row"] < late else row for row in rows]
-    steps = [step(at, 1.0, 1) | {"producing": 1} for at in range(200)]
+    steps = [step(at, 1.0, 1) | {"producing": 1} for at in range(400)]
     found = verdict(rows, steps, spec=REAL_CLOSED)
     assert level(found, "delivery") == expected
     assert level(verdict(rows, spec=REAL_CLOSED), "delivery") == "not applicable"
