@@ -337,6 +337,17 @@ def load_workload(name: str, given: Mapping[str, str], *, requests: int | None, 
     return dataclasses.replace(trace, name=entry.name, source=source)
 
 
+def is_elsewhere(workload: str) -> bool:
+    """Whether the rows of `name:key=value,…` come from a file or a download, and not with the project."""
+    name, told = options.split(workload)
+    entry, given = entry_of(name, told)
+    return _is_real(options.read(entry.name, entry.options, given))
+
+
+def _is_real(values: Values) -> bool:
+    return bool(values.get("path") or values.get("hf") or values.get("source") == "hub")
+
+
 def dataset_texts(workload: str, model: str, as_messages: bool = False) -> real_sets.Texts:
     """Place and prompt of every row of `name:key=value,…`; WorkloadError where only lengths are at hand.
 
@@ -345,7 +356,7 @@ def dataset_texts(workload: str, model: str, as_messages: bool = False) -> real_
     name, told = options.split(workload)
     entry, given = entry_of(name, told)
     values = options.read(entry.name, entry.options, given)
-    if entry.texts is None or not (values["path"] or values["hf"] or values.get("source") == "hub"):
+    if entry.texts is None or not _is_real(values):
         source = entry.name if entry.texts else "sharegpt"
         raise WorkloadError(
             f"--prompts dataset: {workload} has no text here: give {source}:path=FILE,tokenizer=… "

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.commands.options import RESULTS
 from harness.errors import NotMet
+
+if TYPE_CHECKING:
+    from harness.pages.corpus import Entry, Problem
 
 
 @click.group()
@@ -32,18 +38,39 @@ def build_site(results: Path, out: Path, cache: Path | None) -> None:
 
 @site.command(name="check")
 @RESULTS
+@click.option("--replay", is_flag=True, help="Run the simulated ones again and compare the tables.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-def check_site(results: Path, paths: tuple[Path, ...]) -> None:
+def check_site(results: Path, paths: tuple[Path, ...], replay: bool) -> None:
     """Check run directories as a pull request brings them: all under --results, or those under PATH."""
     from harness.pages.check import WHAT, check
 
     found = check(results, paths)
-    for one in found.problems:
+    problems, told = found.problems, ""
+    for one in problems:
         click.echo(f"{one.where}: {one.why}")
-    if found.problems:
-        places = len({one.where for one in found.problems})
-        raise NotMet(f"problems: {len(found.problems)}, in {places} of {found.runs} runs checked")
-    click.echo(f"{found.runs} runs checked, no problem: {WHAT}")
+    if replay:
+        more, told = _replay(found.sound)
+        problems += more
+    if problems:
+        places = len({one.where for one in problems})
+        raise NotMet(f"problems: {len(problems)}, in {places} of {found.runs} runs checked{told}")
+    click.echo(f"{found.runs} runs checked{told}, no problem: {WHAT}")
+
+
+def _replay(entries: Sequence[Entry]) -> tuple[tuple[Problem, ...], str]:
+    """The problems of the runs that were run again, each said, and what joins the last line."""
+    from harness.pages.corpus import Problem
+    from harness.replay import replayable, replays
+
+    virtual = replayable(entries)
+    with click.progressbar(replays(virtual), len(virtual), "running again", file=sys.stderr) as bar:
+        found = list(bar)
+    problems = tuple(Problem(one.where, one.why) for one in found if one.made and one.why)
+    for one in found:
+        if one.why:
+            click.echo(f"{one.where}: {one.why}")
+    made = sum(one.made for one in found)
+    return problems, f", {made} of {len(virtual)} simulated ones run again"
 
 
 @site.command(name="serve")

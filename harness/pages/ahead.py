@@ -24,7 +24,7 @@ def compute(entries: Sequence[Entry], keep: Keep, jobs: int | None = None) -> No
     """
     groups = [group for group in grouped(entries) if not all(keep.known(entry.digest)[0] for entry in group)]
     wanted = sum(map(len, groups))
-    jobs = min(jobs or _cores(), max(1, wanted // WORTHWHILE))
+    jobs = min(jobs or cores(), max(1, wanted // WORTHWHILE))
     if jobs == 1 or keep.why_not:
         for group in groups:
             _board(group, keep)
@@ -41,7 +41,8 @@ def compute(entries: Sequence[Entry], keep: Keep, jobs: int | None = None) -> No
             pass
 
 
-def _cores() -> int:
+def cores() -> int:
+    """How many processes have a processor each."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

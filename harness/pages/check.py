@@ -40,10 +40,11 @@ _MASKED = ("provenance", "client", "spec")
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How many runs were checked, and what is wrong, in the order of the places."""
+    """How many runs were checked, what is wrong, in the order of the places, and the runs with which nothing is."""
 
     runs: int
     problems: tuple[Problem, ...]
+    sound: tuple[Entry, ...] = ()
 
 
 def check(results: Path, paths: Sequence[Path] = ()) -> Checked:
@@ -74,7 +75,9 @@ def check(results: Path, paths: Sequence[Path] = ()) -> Checked:
             problems += [Problem(where, shown(UserError(why), results)) for why in _faults(run, where)]
     problems += without_copies(entries)[1]
     wanted = {(one.where, one.why): one for one in problems if asked(one.where)}
-    return Checked(checked, tuple(wanted[key] for key in sorted(wanted)))
+    faulty = {where for where, _ in wanted}
+    sound = tuple(one for one in entries if asked(one.where) and one.where not in faulty)
+    return Checked(checked, tuple(wanted[key] for key in sorted(wanted)), sound)
 
 
 def _within(results: Path, path: Path) -> str:
