@@ -72,7 +72,7 @@ def _why(text: str) -> str:
 def without_copies(runs: Sequence[Run]) -> tuple[list[Run], int]:
     """The runs without virtual ones that a later run repeats exactly (same spec), and how many those were."""
     latest: dict[tuple[str, str], Run] = {}
-    for run in sorted(runs, key=lambda run: str(run.manifest.get("started_utc"))):
+    for run in sorted(runs, key=lambda run: run.started):
         if run.spec.engine in VIRTUAL_ENGINES and run.status == "complete":
             latest[(run.manifest["digest"], run.kind)] = run
     kept = [run for run in runs if latest.get((run.manifest["digest"], run.kind), run) is run]

@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from harness.engine_log import ENGINE_LOG
@@ -43,8 +42,7 @@ def publish(path: Path, results: Path) -> Published:
     the run did not finish, AlreadyPublished where it lies there already.
     """
     run = load_run(path)
-    started = datetime.fromisoformat(run.manifest["started_utc"])
-    target = run_path(results, run.spec, started, run.manifest["digest"])
+    target = run_path(results, run.spec, run.started, run.manifest["digest"])
     if target.exists():
         raise AlreadyPublished(f"{target}: there already: nothing published is ever overwritten")
     masks = list(_places(run))

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import UserError
+from harness.measure.columns import LONGEST_S
 from harness.measure.verdict import NO_VERDICT
 from harness.records import LATER, PRODUCED, REQUESTS, STEPS
 from harness.runschema import SCHEMA_VERSION, check_concluded, check_manifest, check_summary, read_json
@@ -40,15 +41,21 @@ __all__ = [
 PARTIAL = ".partial"
 TABLES = {"requests": REQUESTS, "steps": STEPS}
 
-# Nanoseconds in 64 bits end at 9.2e9 s: what lies beyond is no time of a run.
-LONGEST_S = 9e9
 # Made once: making one looks for a package that is not there.
 _LONGEST = pa.scalar(LONGEST_S)
 MOST_TOKENS = 10**12
 
 # Of one step: what lies beyond could not be multiplied in 64 bits.
 MOST_A_STEP = 10**9
-_TOKENS = frozenset({"prompt_tokens", "expected_output_tokens", "output_tokens", "preemptions", "cached_tokens"})
+
+# Rows and bytes of a table in memory, beyond which nothing of ours is and a small file could fill a machine.
+MOST_ROWS = {"requests": 5_000_000, "steps": 10_000_000}
+MOST_BYTES = 2**30
+_STEP_TIMES = ("t_s", "duration_s")
+_TOKENS = frozenset(
+    {"prompt_tokens", "expected_output_tokens", "output_tokens", "preemptions", "cached_tokens", "kv_tokens"}
+)
+_OF_STEPS = frozenset({"prefill_tokens", "decode_requests", "running", "waiting", "preempted", *PRODUCED})
 
 _SLUG_LENGTH = 80
 
@@ -76,6 +83,18 @@ class Run:
     def status(self) -> str:
         """complete, interrupted or failed."""
         return str(self.manifest["status"])
+
+    @property
+    def started(self) -> datetime:
+        """When the run started, in UTC; UserError where what stands there is no time of a known zone."""
+        try:
+            started = datetime.fromisoformat(self.manifest["started_utc"])
+            if started.tzinfo is None:
+                raise ValueError
+            return started.astimezone(UTC)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            why = "started_utc is no time with its zone: take it from a copy, or run again"
+            raise UserError(f"{self.path}/run.json: {why}") from None
 
     @property
     def level(self) -> str:
@@ -217,8 +236,8 @@ def final_of(path: Path) -> Path:
 def read_table(directory: Path, name: str, columns: Collection[str] | None = None) -> pa.Table:
     """Read a run's `requests` or `steps` (all columns, or some); UserError where it is missing or damaged.
 
-    The file must have the columns of `records` and no others, times within 9e9 s and counts that are counts. Columns
-    that came later than the file are null.
+    The file must have the columns of `records` and no others, times within 9e9 s and counts that are counts, and not
+    be of a size that fills a machine. Columns that came later than the file are null.
     """
     path = directory / f"{name}.parquet"
     schema = TABLES[name]
@@ -230,8 +249,13 @@ def read_table(directory: Path, name: str, columns: Collection[str] | None = Non
         with pa.OSFile(str(path)) as source, pq.ParquetFile(source) as file:
             if why := _other_columns(file.schema_arrow, schema):
                 raise _damaged(path, why)
+            if why := _too_large(file.metadata, name):
+                raise _damaged(path, why)
             known = schema if wanted is None else pa.schema([schema.field(name) for name in wanted])
-            table = file.read(columns=[name for name in known.names if name in file.schema_arrow.names])
+            there = [field for field in known if field.name in file.schema_arrow.names]
+            if any(_is_heavy(file, field.name) for field in there if not pa.types.is_list(field.type)):
+                raise _damaged(path, f"texts of more than {MOST_BYTES >> 20:,} MiB")
+            table = file.read(columns=[field.name for field in there])
         for place, field in enumerate(known):
             if field.name not in table.column_names:
                 table = table.add_column(place, field, pa.nulls(len(table), field.type))
@@ -249,6 +273,42 @@ def read_table(directory: Path, name: str, columns: Collection[str] | None = Non
 
 def _damaged(path: Path, why: str) -> UserError:
     return UserError(f"{path}: damaged ({why[:200]}): take it from a copy, or run again")
+
+
+def _too_large(footer: pq.FileMetaData, name: str) -> str | None:
+    """What a file's footer tells of its size that no run's table has."""
+    groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+    rows = max(footer.num_rows, sum(group.num_rows for group in groups))
+    if rows > MOST_ROWS[name]:
+        return f"{rows:,} rows, at most {MOST_ROWS[name]:,} are read"
+    # What repeats is small in the file and large in memory: values count as well, those of lists one by one.
+    values = sum(group.column(i).num_values for group in groups for i in range(group.num_columns) if _is_list(group, i))
+    size = max(sum(group.total_byte_size for group in groups), 8 * values)
+    return f"{size / 2**20:,.0f} MiB in memory, at most {MOST_BYTES >> 20:,} are read" if size > MOST_BYTES else None
+
+
+def _is_list(group: Any, column: int) -> bool:
+    return "." in group.column(column).path_in_schema
+
+
+def _is_heavy(file: pq.ParquetFile, name: str) -> bool:
+    """Whether a column's texts are too large: one that stands in the file once may stand in a million rows."""
+    kind = file.schema_arrow.field(name).type
+    if not (pa.types.is_string(kind) or pa.types.is_dictionary(kind)):
+        return False
+    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+    chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
+    size = sum(one.total_uncompressed_size for one in chunks if one.path_in_schema == name)
+    if size * file.metadata.num_rows <= MOST_BYTES:
+        return False
+    total = 0
+    # So few rows at a time that they fit even where each holds all that the file has.
+    for batch in file.iter_batches(max(64, MOST_BYTES // size), columns=[name]):
+        column = batch.column(0)
+        total += column.nbytes if pa.types.is_string(column.type) else column.dictionary.nbytes
+        if total > MOST_BYTES:
+            return True
+    return False
 
 
 def _other_columns(found: pa.Schema, known: pa.Schema) -> str | None:
@@ -274,7 +334,9 @@ def _fault(name: str, column: pa.ChunkedArray) -> str | None:
         fits = pc.less_equal(pc.abs(column), _LONGEST)
         if pc.all(fits).as_py() is False:
             return f"its column {name} holds a time that is not finite or beyond {LONGEST_S:g} s"
-    if name in _TOKENS or name in PRODUCED:
+    if name in _STEP_TIMES and (column.null_count or (len(column) and pc.min(column).as_py() < 0)):
+        return f"its column {name} holds a time that is not there or below 0"
+    if name in _TOKENS or name in _OF_STEPS:
         most = MOST_TOKENS if name in _TOKENS or name.endswith("_sum") else MOST_A_STEP
         ends = pc.min_max(column).as_py()
         if ends["min"] is not None and (ends["min"] < 0 or ends["max"] > most):

@@ -20,6 +20,14 @@ from harness.runspec import RunSpec
 
 SCHEMA_VERSION = 1
 KINDS = ("measured", "emulated", "simulated", "reported")
+# The kind of what an engine's runs tell; a reported figure may be of any engine.
+KIND_OF = {
+    "simulated": "simulated",
+    "tokenstep": "simulated",
+    "emulated": "emulated",
+    "vllm": "measured",
+    "endpoint": "measured",
+}
 STATUSES = ("running", "complete", "interrupted", "failed")
 
 # Beyond these no value is ours, and JSON writers, tables and terminals give up.
@@ -61,6 +69,8 @@ _LINE = Form("one line of text", lambda value: isinstance(value, str) and value.
 _NUMBER = Form("a number", lambda value: type(value) in (int, float))
 _OBJECT = Form("an object of keys and values", lambda value: isinstance(value, dict))
 _TEXTS = _list_of(_TEXT, "a list of texts")
+# What is larger is no share, and its percent is no number.
+_SHARE = Form("a share, 0 or more", lambda value: type(value) in (int, float) and 0 <= value <= 1e6)
 _BOOL = Form("true or false", lambda value: isinstance(value, bool))
 _COUNT = _whole(0)
 
@@ -106,16 +116,16 @@ _MANIFEST: dict[str, Form] = {
     "clock": _OBJECT,
     "clock.origin_ns": _COUNT,
     "machine": _or_null(_OBJECT),
-    "machine.elsewhere": _or_null(_NUMBER),
+    "machine.elsewhere": _or_null(_SHARE),
     "client": _OBJECT,
-    "client.cpu_share": _or_null(_NUMBER),
-    "client.wait_share": _or_null(_NUMBER),
+    "client.cpu_share": _or_null(_SHARE),
+    "client.wait_share": _or_null(_SHARE),
     "lengths": _OBJECT,
     "lengths.outlived": _COUNT,
     "lengths.ended": _COUNT,
     "prefix_cache": _or_null(_OBJECT),
-    "prefix_cache.declared": _or_null(_NUMBER),
-    "prefix_cache.observed": _NUMBER,
+    "prefix_cache.declared": _or_null(_SHARE),
+    "prefix_cache.observed": _SHARE,
     **_SPEC,
 }
 # What `bench recover` makes again from the tables.

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from harness.records import REQUESTS, STEPS
+from harness.runschema import KIND_OF
 from harness.runspec import RunSpec
 from harness.store import RunWriter
 
@@ -126,7 +127,7 @@ def write_run(
     steps: list[dict[str, Any]] | None = None,
     *,
     spec: RunSpec = SPEC,
-    kind: str = "simulated",
+    kind: str | None = None,
     status: str = "complete",
     reason: str | None = None,
     provenance: dict[str, Any] | None = None,
@@ -134,8 +135,9 @@ def write_run(
     degraded: tuple[str, ...] = (),
     started: datetime = datetime(2026, 11, 29, 22, 15, 1, tzinfo=UTC),
 ) -> Path:
-    """Write a run directory of these rows; its path."""
+    """Write a run directory of these rows, of the kind of its engine unless told otherwise; its path."""
     spec = dataclasses.replace(spec, requests=len(requests))
+    kind = kind or KIND_OF[spec.engine]
     writer = RunWriter.create(out, spec, kind=kind, provenance=provenance or {}, degraded=degraded, started=started)
     writer.add_requests(batch_of(REQUESTS, requests))
     if steps:

@@ -15,6 +15,9 @@ Bools = npt.NDArray[np.bool_]
 
 NANOSECONDS = 1_000_000_000
 
+# Nanoseconds in 64 bits end at 9.2e9 s: what lies beyond is no time of a run.
+LONGEST_S = 9e9
+
 # A time that is not there.
 MISSING = int(np.iinfo(np.int64).min)
 

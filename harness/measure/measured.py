@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.errors import UserError
 from harness.measure import work
-from harness.measure.columns import MISSING, NANOSECONDS, Bools, Requests
+from harness.measure.columns import LONGEST_S, MISSING, NANOSECONDS, Bools, Requests
 from harness.measure.estimate import Estimate
 from harness.measure.fairness import COLUMNS, Fairness, alpha_of, estimates, fairness
 from harness.measure.gaps import token_gaps
@@ -100,7 +100,9 @@ def span(requests: Requests) -> tuple[int, int]:
 def within(requests: Requests, since: Ints, slo: dict[str, float]) -> Bools:
     """Which requests keep every limit (metric name to seconds) of `slo`."""
     kept = np.ones(len(requests), dtype=np.bool_)
-    for name, limit_s in slo.items():
+    for name, limit in slo.items():
+        # Beyond the longest time there is, a limit in nanoseconds is no number any more.
+        limit_s = min(max(limit, -LONGEST_S), LONGEST_S)
         if name not in SLO_METRICS:
             raise UserError(f"slo {name!r}: a service level bounds one of {', '.join(SLO_METRICS)}")
         if name == "tpot_s":

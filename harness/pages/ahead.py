@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.compare import Reading
-from harness.errors import UserError
 from harness.pages import compare
 from harness.pages.boards import REMEMBERED, board_of, grouped
 from harness.pages.corpus import Entry
@@ -54,13 +53,15 @@ def _task(told: list[tuple[str, str, Path, str]], parent: Path) -> None:
 
 
 def _board(entries: list[Entry], keep: Keep) -> None:
-    sound = []
-    for entry in entries:
-        try:
-            if entry.differs is None:
-                sound.append(entry)
-        except UserError:
-            continue
+    sound = [entry for entry in entries if _is_sound(entry)]
     if sound:
         reading = Reading(REMEMBERED)
         compare.of_board(keep, board_of(sound, keep, reading), reading)
+
+
+def _is_sound(entry: Entry) -> bool:
+    try:
+        return entry.differs is None
+    except Exception:
+        # Whatever a run's files bring about: it is told where the run is looked at.
+        return False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,7 +53,11 @@ def build(results: Path, out: Path, cache: Path | None = None) -> Built:
     """
     cache = cache or out.resolve().with_name(f"{out.resolve().name}.cache")
     _usable(results, out, cache)
-    keep = Keep(cache)
+    with _alone(out):
+        return _build(results, out, Keep(cache))
+
+
+def _build(results: Path, out: Path, keep: Keep) -> Built:
     corpus = collect(results, keep, lambda entries: ahead.compute(entries, keep))
     site = Site(results, corpus, tuple(boards(corpus, keep)), keep)
     writer = Writer(out, keep)
@@ -66,6 +72,17 @@ def build(results: Path, out: Path, cache: Path | None = None) -> Built:
     return Built(len(corpus.entries), len(corpus.problems), writer.written, keep.why_not)
 
 
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Holds the site's mark: of two builds into one directory each would take away what the other wrote."""
+    with (out / MARK).open("rb") as mark:
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"--out {out}: another build writes there: wait for it, or give another") from None
+        yield
+
+
 def _usable(results: Path, out: Path, cache: Path) -> None:
     places = {"--results": results.resolve(), "--out": out.resolve(), "--cache": cache.resolve()}
     for one, other in itertools.permutations(places, 2):
@@ -78,6 +95,7 @@ def _usable(results: Path, out: Path, cache: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         # Before anything else is written: a build that is killed can be built again.
-        (out / MARK).write_bytes(MARKED)
+        if not (out / MARK).is_file() or (out / MARK).read_bytes() != MARKED:
+            (out / MARK).write_bytes(MARKED)
     except OSError as error:
         raise UserError(f"--out {out}: cannot be written ({error.strerror}): give another") from None

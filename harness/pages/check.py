@@ -6,25 +6,30 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.pages.corpus import FILES, Entry, Problem, digest_of, id_of, load, scan, shown, without_copies
+from harness.pages.corpus import FILES, Entry, Problem, digest_of, id_of, load, printable, scan, shown, without_copies
+from harness.pages.detail import detail_of
 from harness.pages.keep import Keep
 from harness.pages.tables import Tables
-from harness.pages.verify import differs
+from harness.pages.twins import twins
+from harness.pages.verify import differs, lacking, unlike_figures
 from harness.provenance import MASK, is_secret, mask
 from harness.runs import Run, run_path, slug
 
 WHAT = (
-    "schema, digests, place, verdict, counts and summary against the tables, sizes, secrets, private paths, text, "
-    "links, extra files, duplicates"
+    "schema, digests, kind, place, verdict, counts and summary against the tables, tables against the spec, evidence, "
+    "sizes, secrets, private paths, text, links, extra files, duplicates"
 )
 BESIDES = "README.md"
 # What an identifier, a server's error, and any text of run.json may have in letters; prompts have more.
 LONGEST_ID, LONGEST_ERROR, LONGEST_TEXT = 100, 500, 2000
+
+# A clock may be wrong by a day; a later start would stand before all others for as long.
+AHEAD = timedelta(days=1)
 
 _HOME = re.compile(r"(?:/home/|/Users/|/root(?=/|$)|[A-Za-z]:\\+Users\\+)[^\s,;:'\"]*")
 _SHAPES = re.compile(
@@ -47,12 +52,14 @@ class Checked:
     sound: tuple[Entry, ...] = ()
 
 
-def check(results: Path, paths: Sequence[Path] = ()) -> Checked:
+def check(results: Path, paths: Sequence[Path] = (), now: datetime | None = None) -> Checked:
     """Checks every run under `results`, or those at and under `paths`; of the others only whether one is the same.
 
-    UserError for a path that is not there or lies elsewhere.
+    `now` is what a start is held against, the clock's unless told. UserError for a path that is not there or lies
+    elsewhere.
     """
-    only = [_within(results, path) for path in paths]
+    latest = (now or datetime.now(UTC)) + AHEAD
+    only = [printable(_within(results, path)) for path in paths]
 
     def asked(where: str) -> bool:
         return not only or any(one in (where, ".") or where.startswith(f"{one}/") for one in only)
@@ -67,13 +74,15 @@ def check(results: Path, paths: Sequence[Path] = ()) -> Checked:
         checked += asked(where)
         try:
             run = load(path)
-        except UserError as error:
+            entries.append(Entry(id_of(where), where, run, digest_of(path), keep))
+            if asked(where):
+                for why in _faults(run, where, latest):
+                    problems.append(Problem(where, shown(UserError(why), results)))
+        except Exception as error:
             problems.append(Problem(where, shown(error, results)))
-            continue
-        entries.append(Entry(id_of(where), where, run, digest_of(path), keep))
-        if asked(where):
-            problems += [Problem(where, shown(UserError(why), results)) for why in _faults(run, where)]
-    problems += without_copies(entries)[1]
+    kept, copies = without_copies(entries)
+    problems += copies
+    problems += twins(kept, asked)
     wanted = {(one.where, one.why): one for one in problems if asked(one.where)}
     faulty = {where for where, _ in wanted}
     sound = tuple(one for one in entries if asked(one.where) and one.where not in faulty)
@@ -97,7 +106,11 @@ def _strays(results: Path, runs: set[Path]) -> Iterator[Problem]:
     for directory, below, files in os.walk(results):
         here = Path(directory)
         where = here.relative_to(results)
-        if here in runs:
+        if here in runs or printable(where.as_posix()) != where.as_posix():
+            # What has a name that cannot be shown is told of by itself.
+            if here not in runs:
+                below.clear()
+                continue
             for name in sorted(below):
                 yield Problem((where / name).as_posix(), "a directory in a run's: delete it")
             for name in sorted(set(files) - set(FILES)):
@@ -112,7 +125,7 @@ def _strays(results: Path, runs: set[Path]) -> Iterator[Problem]:
             yield Problem(where.as_posix(), "an empty directory: delete it")
 
 
-def _faults(run: Run, where: str) -> Iterator[str]:
+def _faults(run: Run, where: str, latest: datetime) -> Iterator[str]:
     """What is wrong with a run that could be loaded."""
     if why := _place(run, where):
         yield why
@@ -120,16 +133,21 @@ def _faults(run: Run, where: str) -> Iterator[str]:
     for name in sorted({one.name for one in os.scandir(run.path)} & {"engine.log"}):
         yield from _log(run.path / name)
     if run.kind == "reported":
-        for name in ("requests.parquet", "steps.parquet", "engine.log"):
-            if (run.path / name).exists():
-                yield f"{name}: a reported figure has none: delete it"
         if not run.summary:
             yield "summary.json: not there, so nothing is reported"
+        if why := unlike_figures(run):
+            yield why
         return
+    if run.started > latest:
+        yield "run.json: started_utc lies in the future: set the clock of the machine, and run again"
     try:
         tables = Tables.of(run)
         if why := differs(run, tables, whole=True):
             yield why
+        if names := lacking(run, tables):
+            yield f"lacks {', '.join(names)}: it was measured by an older bench or edited: run again"
+        # All that a build makes of it must be there to be made.
+        detail_of(run, tables)
         yield from _texts(tables)
         yield from _metadata(run.path)
     except UserError as error:
@@ -145,11 +163,7 @@ def _place(run: Run, where: str) -> str | None:
         fits = parts[-5:-1] == wanted and slug(parts[-1]) == parts[-1]
         expected = "/".join((*wanted, "NAME"))
     else:
-        try:
-            started = datetime.fromisoformat(run.manifest["started_utc"])
-        except ValueError:
-            return "run.json: started_utc is no time: take it from a copy, or run again"
-        wanted = run_path(Path(), spec, started, run.manifest["digest"]).parts
+        wanted = run_path(Path(), spec, run.started, run.manifest["digest"]).parts
         fits = parts[-5:] == wanted
         expected = "/".join(wanted)
     if fits and len(parts) <= 6:

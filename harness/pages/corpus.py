@@ -13,6 +13,7 @@ from harness.errors import UserError
 from harness.pages.detail import seen
 from harness.pages.keep import Keep
 from harness.runs import Run, is_partial, load_run
+from harness.runschema import KIND_OF
 
 # What is larger belongs elsewhere and would make every checkout slow: a run's files together, and its small ones.
 LARGEST_BYTES = 64 * 2**20
@@ -54,10 +55,15 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A directory that is left out, and why, in one line."""
+    """A directory that is left out, and why, in one line that any terminal can show."""
 
     where: str
     why: str
+
+    def __post_init__(self) -> None:
+        """Names of files may hold anything, and a line of ours may be read by more than people."""
+        object.__setattr__(self, "where", printable(self.where))
+        object.__setattr__(self, "why", printable(self.why))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ def collect(results: Path, keep: Keep, ahead: Callable[[Sequence[Entry]], None] 
         where = path.relative_to(results).as_posix()
         try:
             entries.append(Entry(id_of(where), where, load(path), digest_of(path), keep))
-        except UserError as error:
+        except Exception as error:
             problems.append(Problem(where, shown(error, results)))
     if ahead is not None:
         ahead(entries)
@@ -88,7 +94,7 @@ def collect(results: Path, keep: Keep, ahead: Callable[[Sequence[Entry]], None] 
     for entry in entries:
         try:
             why = entry.differs
-        except UserError as error:
+        except Exception as error:
             why = shown(error, results)
         if why is None:
             sound.append(entry)
@@ -115,6 +121,11 @@ def scan(results: Path) -> tuple[list[Path], list[Problem]]:
         below.sort()
         here = Path(directory)
         where = here.relative_to(results).as_posix()
+        if printable(where) != where:
+            # Below it nothing can be named either.
+            below.clear()
+            problems.append(Problem(where, "a name that cannot be shown: rename it"))
+            continue
         problems += [
             Problem((here / name).relative_to(results).as_posix(), "a link: only a run's own files can be published")
             for name in below
@@ -145,7 +156,27 @@ def load(path: Path) -> Run:
         raise UserError(f"{path}: {total / 2**20:,.0f} MiB, at most {LARGEST_BYTES >> 20} can be published")
     run = load_run(path)
     _refuse_names(run)
+    _refuse_kind(run)
     return run
+
+
+def _refuse_kind(run: Run) -> None:
+    """UserError for a kind that is not its engine's, and a time of start that cannot be put in order."""
+    if run.kind == "reported":
+        for name in FILES[2:]:
+            if (run.path / name).exists():
+                raise UserError(f"{run.path}/{name}: a reported figure has none: delete it")
+        return
+    kind = KIND_OF.get(run.spec.engine)
+    if kind is None:
+        raise UserError(f"{run.path}/run.json: spec.engine is {run.spec.engine!a}, which is no engine of bench")
+    if run.kind != kind:
+        raise UserError(
+            f"{run.path}/run.json: kind is {run.kind}, a run of engine {run.spec.engine} is {kind}: "
+            "take it from a copy, or run again"
+        )
+    if run.started.isoformat() != run.manifest["started_utc"]:
+        raise UserError(f"{run.path}/run.json: started_utc is not in UTC as bench writes it: take it from a copy")
 
 
 def _refuse_names(run: Run) -> None:
@@ -177,9 +208,28 @@ def id_of(where: str) -> str:
     return hashlib.sha256(where.encode()).hexdigest()[:10]
 
 
-def shown(error: UserError, results: Path) -> str:
-    """An error's line with paths as they are under results/: the same on every machine."""
-    return str(error).replace(f"{results}/", "")
+def shown(error: Exception, results: Path) -> str:
+    """An error's line with paths as they are under results/: the same on every machine.
+
+    What no user error foresaw is a fault of the run's files, too: it stops no build.
+    """
+    if isinstance(error, UserError):
+        return str(error).replace(f"{results}/", "")
+    words = (str(error).splitlines() or [""])[0].replace(f"{results}/", "")
+    return f"cannot be read: {type(error).__name__} {words[:200]}".rstrip()
+
+
+def printable(text: str) -> str:
+    """The text with all that is not printable escaped, as are marks of a command to a CI runner."""
+    shown = "".join(one if one.isprintable() else _escaped(one) for one in text).replace("##[", "#\\x23[")
+    return shown.replace("::", "\\x3a:", 1) if shown.lstrip().startswith("::") else shown
+
+
+def _escaped(letter: str) -> str:
+    code = ord(letter)
+    # A byte of a name that is no UTF-8 stands for itself.
+    code = code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else code
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def without_copies(entries: Sequence[Entry]) -> tuple[list[Entry], list[Problem]]:

@@ -115,4 +115,4 @@ class Writer:
     def _part(self, path: Path) -> Path:
         """Where a file is written before it takes its place."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        return path.with_name(f"{path.name}.part")
+        return path.with_name(f"{path.name}.{os.getpid()}.part")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -30,10 +31,21 @@ class _Handler(SimpleHTTPRequestHandler):
     extensions_map = TYPES
 
     def translate_path(self, path: str) -> str:
-        """The file of a request; the mark that no request may have where it lies outside of the site."""
-        found = Path(super().translate_path(path))
+        """The file of a request; the mark that no request may have where it is no file of the site."""
         root = Path(self.directory).resolve()
-        return str(found) if root in (found.resolve(), *found.resolve().parents) else str(root / "\uffff")
+        try:
+            plain = path.partition("?")[0].partition("#")[0]
+            found = Path(super().translate_path(path))
+            directory = found.is_dir()
+            # Of a directory its index is sent: what that leads to counts.
+            target = (found / "index.html" if directory else found).resolve()
+            # A pipe would be waited for.
+            if root in target.parents and target.is_file() and (directory or not plain.endswith("/")):
+                return str(found)
+        except (OSError, ValueError, RuntimeError):
+            # No file can have such a name.
+            pass
+        return str(root / "\uffff")
 
     def list_directory(self, path: Any) -> None:
         """Never: a directory without an index is not there."""
@@ -49,12 +61,21 @@ class _Handler(SimpleHTTPRequestHandler):
         """Nothing: requests are no news."""
 
 
+class _Server(ThreadingHTTPServer):
+    """A server that says nothing of a browser that went away."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """What is no fault of the connection is a fault of ours, and shown."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
 def serve(directory: Path, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Serves the site until Ctrl-C; `ready` is told its address. UserError where there is no site, or no such port."""
     if not (directory / MARK).is_file():
         raise UserError(f"{directory}: no site: `bench site build --out {directory}` makes it")
     try:
-        server = ThreadingHTTPServer((host, port), partial(_Handler, directory=str(directory.resolve())))
+        server = _Server((host, port), partial(_Handler, directory=str(directory.resolve())))
     except OSError as error:
         raise UserError(f"{host}:{port}: cannot listen there ({error.strerror}): give another --port") from None
     with server:

@@ -69,7 +69,7 @@ def test_the_baseline_is_the_first_of_the_usual_ones(
 def test_what_differs_in_more_than_the_policy_stands_on_another_board(tmp_path: Path) -> None:
     write_arm(tmp_path / "results", "v1")
     write_arm(tmp_path / "results", "eb", lengths="oracle")
-    for other in ({"gpu": "h200"}, {"slots": 64}, {"slo": {"ttft_s": 1.0}}, {"kind": "emulated", "started": LATER}):
+    for other in ({"gpu": "h200"}, {"slots": 64}, {"slo": {"ttft_s": 1.0}}, {"engine": "emulated", "started": LATER}):
         write_arm(tmp_path / "results", "v1", **other)
     write_arm(tmp_path / "results", "v1", gpu="a100", provenance={"engine_version": "0.32.0"})
     write_arm(tmp_path / "results", "v1", gpu="a100", started=LATER)
@@ -216,8 +216,8 @@ def test_fronts_never_mix_kinds_and_points_say_whose_they_are(tmp_path: Path) ->
     # The emulated one beats both others in both, and is on a front of its own.
     for policy, speed in (("v1", 1.0), ("eb", 1.2)):
         write_arm(tmp_path / "results", policy, speed)
-    write_arm(tmp_path / "results", "v1", 3.0, kind="emulated", started=LATER)
-    write_arm(tmp_path / "results", "v1", 3.0, kind="measured", status="interrupted", started=LATEST)
+    write_arm(tmp_path / "results", "v1", 3.0, engine="emulated", started=LATER)
+    write_arm(tmp_path / "results", "v1", 3.0, engine="vllm", status="interrupted", started=LATEST)
     boards = site(tmp_path).boards
     chart = pareto_chart(boards)
     by_name = {one.name: one for one in chart.series}

@@ -96,4 +96,4 @@ def test_what_the_page_loads_is_a_script_that_cannot_be_broken_out_of(tmp_path: 
     board = told["boards"][0]
     assert {one[1] for one in board["arms"]} == {"v1", hostile}
     assert [one[0] for one in board["arms"] if one[1] == "v1"] == [board["baseline"]]
-    assert "simulated" in board["name"]
+    assert "measured" in board["name"]
