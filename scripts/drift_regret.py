@@ -17,9 +17,11 @@ import numpy as np
 from harness.engines.simulated import replay
 from harness.plan import arrival_of, read_policy
 from harness.profiles import Pair, load_pair
-from harness.simulate.batch import REQUEST_FIELDS, STEP_FIELDS, Chunk, EngineLimits
+from harness.simulate.chunk import REQUEST_FIELDS, Chunk
+from harness.simulate.limits import EngineLimits
 from harness.trace_stats import phase_rows
 from policies.catalog import make_policy
+from policies.step_log import STEP_COLUMNS
 from workloads import options
 from workloads.arrivals import schedule
 from workloads.catalog import load_workload
@@ -79,7 +81,7 @@ def play(pair: Pair, workload: str, policy: str, seed: int) -> Played:
     requests = requests[np.argsort(requests[:, REQUEST_FIELDS.index("row")])]
     steps = np.concatenate([chunk.steps for chunk in chunks])
     states = chunks[-1].states
-    modes = [states[i].mode if i >= 0 else None for i in steps[:, STEP_FIELDS.index("state")].tolist()]
+    modes = [states[i].mode if i >= 0 else None for i in steps[:, STEP_COLUMNS.index("state")].tolist()]
     sent, first, last, tokens = (requests[:, i] / 1.0 for i in (2, 3, 4, 6))
     several = tokens > 1
     in_mixed = np.array([mode != "EB" for mode in modes])

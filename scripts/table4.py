@@ -25,7 +25,8 @@ import numpy as np
 from harness.engines.simulated import replay
 from harness.plan import read_policy
 from harness.profiles import Pair, load_pair
-from harness.simulate.batch import Chunk, EngineLimits
+from harness.simulate.chunk import Chunk
+from harness.simulate.limits import EngineLimits
 from policies.catalog import make_policy
 from workloads.arrivals import Closed, Stream
 from workloads.catalog import load_workload

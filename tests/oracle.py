@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from harness.simulate.batch import EngineLimits
 from harness.simulate.cost import CostModel
+from harness.simulate.limits import EngineLimits
 from policies.core import Partial, Phase, Policy, PolicyState, StepPlan, Waiting
 from workloads.arrivals import Stream
 from workloads.hints import Hints

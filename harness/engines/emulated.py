@@ -20,9 +20,10 @@ from harness.lengths import Outlived
 from harness.plan import read_policy
 from harness.records import FINISHES
 from harness.runspec import RunSpec
-from harness.simulate.batch import REQUEST_FIELDS, STEP_FIELDS, Chunk
+from harness.simulate.chunk import REQUEST_FIELDS, Chunk
 from harness.simulate.rows import Ints, request_batch
 from harness.store import RunWriter
+from policies.step_log import STEP_COLUMNS
 from workloads.arrivals import Stream
 
 # Ended requests are written together, so many or for so long: what `kill -9` may cost.
@@ -184,7 +185,7 @@ class _Rows:
         if self._rows:
             chunk = Chunk(
                 requests=np.array(self._rows, dtype=np.int64).reshape(-1, len(REQUEST_FIELDS)),
-                steps=np.empty((0, len(STEP_FIELDS)), dtype=np.int64),
+                steps=np.empty((0, len(STEP_COLUMNS)), dtype=np.int64),
                 gaps=self._gaps,
                 states=[],
                 now_ns=self._now,

@@ -15,8 +15,10 @@ from harness.lengths import Outlived
 from harness.plan import read_policy
 from harness.profiles import Pair, load_pair
 from harness.runspec import RunSpec
-from harness.simulate.batch import BatchLoop, Chunk, EngineLimits
+from harness.simulate.batch import BatchLoop
+from harness.simulate.chunk import Chunk
 from harness.simulate.cost import CostModel
+from harness.simulate.limits import EngineLimits
 from harness.simulate.prefix_cache import PrefixCache
 from harness.simulate.rows import request_batch, step_batch
 from harness.store import RunWriter

@@ -7,8 +7,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from harness.records import FINISHES, MODES, PHASES, REQUESTS, STEPS
-from harness.simulate.batch import REQUEST_FIELDS, STEP_FIELDS, Chunk, EngineLimits
+from harness.simulate.chunk import REQUEST_FIELDS, Chunk
+from harness.simulate.limits import EngineLimits
 from policies.core import PolicyState
+from policies.step_log import STEP_COLUMNS
 from workloads.trace import Trace
 
 Ints = npt.NDArray[np.int64]
@@ -43,12 +45,12 @@ def request_batch(chunk: Chunk, trace: Trace, limits: EngineLimits) -> pa.Record
 
 def step_batch(chunk: Chunk) -> pa.RecordBatch:
     """The chunk's step rows with the policy's state, times in seconds."""
-    column = {name: chunk.steps[:, i] for i, name in enumerate(STEP_FIELDS)}
+    column = {name: chunk.steps[:, i] for i, name in enumerate(STEP_COLUMNS)}
     return to_batch(step_columns(column, chunk.states), STEPS, len(chunk.steps))
 
 
 def step_columns(column: dict[str, Ints], states: list[PolicyState]) -> dict[str, object]:
-    """The columns of STEPS from a step's integers (STEP_FIELDS) and the policy states that they point to."""
+    """The columns of STEPS from a step's integers (STEP_COLUMNS) and the policy states that they point to."""
     values: dict[str, object] = dict(column)
     del values["t"], values["duration"], values["state"]
     values["t_s"] = column["t"] / 1e9
@@ -99,14 +101,13 @@ def _gaps(chunk: Chunk, rows: Ints) -> pa.Array:
 def _errors(rows: Ints, too_long: npt.NDArray[np.bool_], trace: Trace, limits: EngineLimits) -> pa.Array:
     if not too_long.any():
         return pa.nulls(len(rows), pa.string())
-    cache = (limits.kv_blocks - 1) * limits.block_size
     reasons: list[str | None] = [None] * len(rows)
     for i in np.flatnonzero(too_long).tolist():
         row = int(rows[i])
         asked = f"{trace.prompt_tokens[row]} prompt + {trace.output_tokens[row]} output tokens"
         reasons[i] = (
-            f"request {trace.id_of(row)}: {asked} exceed the KV cache of {cache}"
-            if cache < limits.max_model_len
+            f"request {trace.id_of(row)}: {asked} exceed the KV cache of {limits.cache_tokens}"
+            if limits.cache_tokens < limits.max_model_len
             else f"request {trace.id_of(row)}: {asked} exceed max_model_len {limits.max_model_len}"
         )
     return pa.array(reasons, pa.string())

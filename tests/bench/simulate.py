@@ -23,7 +23,7 @@ def measure(gpu: str, policy: str, requests: int, lengths: str, caching: bool) -
     from harness.engines.simulated import Simulated, replay
     from harness.run import stream_of
     from harness.runspec import RunSpec
-    from harness.simulate.batch import Chunk
+    from harness.simulate.chunk import Chunk
     from harness.simulate.prefix_cache import PrefixCache
 
     spec = RunSpec(gpu=gpu, model="Qwen/Qwen3-8B", policy=policy, workload="sharegpt", requests=requests)

@@ -17,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from harness.simulate.batch import FINISH_TOO_LONG, BatchLoop, Chunk, EngineLimits
+from harness.simulate.batch import BatchLoop
+from harness.simulate.chunk import FINISH_TOO_LONG, Chunk
 from harness.simulate.cost import CostModel
+from harness.simulate.limits import EngineLimits
 from policies.catalog import make_policy
 from policies.core import Policy, PolicyState
 from policies.step_log import STEP_COLUMNS

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.simulate.batch import BatchLoop, Chunk, EngineLimits
+from harness.simulate.batch import BatchLoop
+from harness.simulate.chunk import Chunk
+from harness.simulate.limits import EngineLimits
 from harness.simulate.prefix_cache import PrefixCache
 from policies.threshold import StepCosts
 from tests.conformance.engine import EmulatedEngine

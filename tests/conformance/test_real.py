@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.simulate.batch import EngineLimits
+from harness.simulate.limits import EngineLimits
 from harness.step_table import read_step_log
 from policies.step_log import STEP_COLUMNS
 from policies.threshold import StepCosts

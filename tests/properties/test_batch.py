@@ -17,8 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.simulate.batch import REQUEST_FIELDS, STEP_FIELDS, BatchLoop, Chunk, EngineLimits
+from harness.simulate.batch import BatchLoop
+from harness.simulate.chunk import REQUEST_FIELDS, Chunk
 from harness.simulate.cost import CostModel
+from harness.simulate.limits import EngineLimits
 from harness.simulate.linear import Linear
 from harness.simulate.prefix_cache import PrefixCache
 from harness.simulate.roofline import Roofline
@@ -26,6 +28,7 @@ from policies.catalog import make_policy
 from policies.core import DECODE, UNLIMITED, Order, Phase, Policy, PolicyState, StepPlan, View
 from policies.mixed import Mixed
 from policies.orders import Ranked
+from policies.step_log import STEP_COLUMNS
 from policies.threshold import StepCosts, crossover
 from tests.contents import tokens_of
 from tests.oracle import LENGTH, TOO_LONG, Oracle, StepRow
@@ -445,7 +448,7 @@ class Played:
     chunks: list[Chunk]
 
     def column(self, name: str) -> Ints:
-        return self.steps[:, STEP_FIELDS.index(name)]
+        return self.steps[:, STEP_COLUMNS.index(name)]
 
     def request_column(self, name: str) -> Ints:
         return self.requests[:, REQUEST_FIELDS.index(name)]
@@ -461,18 +464,18 @@ def play(case: Case, leap: bool = True, every: int | None = None) -> Played:
     def sink(chunk: Chunk) -> bool:
         chunks.append(chunk)
         # Asked only between steps, so it must hold there: with every=1, at each of them.
-        assert 0 <= loop.free_blocks <= loop.total_blocks
-        assert loop.decoding + loop.prefilling <= case.limits.slots
+        assert 0 <= loop.state.free_blocks <= loop.state.total_blocks
+        assert loop.state.decoding + loop.state.prefilling <= case.limits.slots
         if cache is not None:
-            assert loop.free_blocks == cache.free
+            assert loop.state.free_blocks == cache.free
             if len(chunks) % 16 == 1:
-                check_blocks(cache, loop.total_blocks)
+                check_blocks(cache, loop.state.total_blocks)
         return True
 
     assert loop.run(sink, case.every if every is None else every)
     if cache is not None:
-        check_blocks(cache, loop.total_blocks)
-        assert cache.free == loop.total_blocks, "a block is held by nobody who runs"
+        check_blocks(cache, loop.state.total_blocks)
+        assert cache.free == loop.state.total_blocks, "a block is held by nobody who runs"
     gaps: dict[int, list[int]] = {}
     for chunk in chunks:
         assert not gaps.keys() & chunk.gaps.keys()
@@ -518,11 +521,11 @@ def oracle_requests(oracle: Oracle) -> list[tuple[int, ...]]:
 
 def check_equal(case: Case, oracle: Oracle, played: Played) -> None:
     """Every integer, every policy state, every token time of the loop is the oracle's."""
-    assert tuple(f.name for f in dataclasses.fields(StepRow)) == STEP_FIELDS[:-1]
+    assert tuple(f.name for f in dataclasses.fields(StepRow)) == STEP_COLUMNS[:-1]
     expected = [dataclasses.astuple(row) for row in oracle.steps]
     actual = list(map(tuple, played.steps[:, :-1].tolist()))
     for i, (theirs, ours) in enumerate(zip(expected, actual, strict=False)):
-        assert dict(zip(STEP_FIELDS, theirs, strict=False)) == dict(zip(STEP_FIELDS, ours, strict=False)), f"step {i}"
+        assert dict(zip(STEP_COLUMNS, theirs, strict=False)) == dict(zip(STEP_COLUMNS, ours, strict=False)), f"step {i}"
     assert len(actual) == len(expected)
     assert list(map(tuple, played.requests.tolist())) == oracle_requests(oracle)
     states = [played.states[i] if i >= 0 else None for i in played.column("state").tolist()]
@@ -588,8 +591,8 @@ def check_conservation(case: Case, played: Played) -> None:
     np.testing.assert_array_equal(
         played.column("phase"), np.where((prefill > 0) & (decodes > 0), 0, np.where(prefill > 0, 1, 2))
     )
-    assert played.loop.free_blocks == played.loop.total_blocks == limits.kv_blocks - 1
-    assert (played.loop.waiting, played.loop.prefilling, played.loop.decoding) == (0, 0, 0)
+    assert played.loop.state.free_blocks == played.loop.state.total_blocks == limits.kv_blocks - 1
+    assert (played.loop.state.waiting, played.loop.state.prefilling, played.loop.state.decoding) == (0, 0, 0)
     check_gap(case, played)
     if case.policy in ("v0", "eb"):
         assert (played.column("phase") != 0).all()
@@ -805,7 +808,7 @@ def test_nothing_is_sent_after_the_time_is_up_and_what_is_in_flight_ends(case: C
     check_same(played, play(case, leap=False))
     assert (played.request_column("sent") <= round(case.max_duration_s * 1e9)).all()
     assert sorted(played.request_column("row").tolist()) == list(range(played.loop.sent))
-    assert played.loop.free_blocks == played.loop.total_blocks
+    assert played.loop.state.free_blocks == played.loop.state.total_blocks
     if case.due_ns is not None:
         assert played.loop.sent == sum(due <= round(case.max_duration_s * 1e9) for due in case.due_ns)
 

@@ -10,11 +10,14 @@ import numpy.typing as npt
 import pytest
 
 from harness.records import REQUESTS, STEPS
-from harness.simulate.batch import REQUEST_FIELDS, STEP_FIELDS, BatchLoop, Chunk, EngineLimits
+from harness.simulate.batch import BatchLoop
+from harness.simulate.chunk import REQUEST_FIELDS, Chunk
+from harness.simulate.limits import EngineLimits
 from harness.simulate.rows import request_batch, step_batch
 from policies.catalog import make_policy
 from policies.core import Phase, Policy, PolicyState, StepPlan, View
 from policies.mixed import Mixed
+from policies.step_log import STEP_COLUMNS
 from workloads.arrivals import Closed, Poisson, Stream
 from workloads.trace import Trace
 
@@ -74,7 +77,7 @@ def run(
         policy = make_policy(name, {"k": k} if k else {}, given.slots, None)
     (chunk,) = chunks_of(BatchLoop(stream, policy, Millisecond(), given, max_duration_s=max_duration_s))
     requests = [dict(zip(REQUEST_FIELDS, row, strict=True)) for row in chunk.requests.tolist()]
-    steps = [dict(zip(STEP_FIELDS, row, strict=True)) for row in chunk.steps.tolist()]
+    steps = [dict(zip(STEP_COLUMNS, row, strict=True)) for row in chunk.steps.tolist()]
     return requests, steps, {row: gaps.tolist() for row, gaps in chunk.gaps.items()}
 
 

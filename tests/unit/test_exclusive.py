@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from harness.simulate.batch import BatchLoop, Chunk, EngineLimits
+from harness.simulate.batch import BatchLoop
+from harness.simulate.chunk import Chunk
+from harness.simulate.limits import EngineLimits
 from harness.simulate.linear import Linear
 from policies.catalog import make_policy
 from policies.controller import UNSEEN_GROWTH_SHARE, ControlOptions, FixedController, OnlineController, Target
