@@ -46,11 +46,14 @@ class View(Protocol):
     token_budget: int  # B, the most tokens a step may schedule
     block_size: int  # tokens a KV block
     total_blocks: int  # KV blocks that requests can hold
-    free_blocks: int
     watermark_blocks: int  # blocks that admission keeps free while anything runs
     waiting: int  # requests in the queue, preempted ones included
     prefilling: int  # requests that hold a slot and have prompt tokens left to compute
     decoding: int  # requests that hold a slot and produce a token a step
+
+    @property
+    def free_blocks(self) -> int:
+        """KV blocks that nobody holds at this moment."""
 
     def waiting_tokens(self) -> Iterator[int]:
         """Tokens to prefill of each waiting request, first come first: its prompt and, once preempted, its output."""

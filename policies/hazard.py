@@ -36,6 +36,8 @@ class ExposureEstimator:
         "_admitted",
         "_clock",
         "_completions",
+        "_dated",
+        "_dates",
         "_finished",
         "_fresh",
         "_groups",
@@ -62,7 +64,9 @@ class ExposureEstimator:
         # The same requests by the step that they completed in: the three of `_start` at that time, and how many.
         self._groups: deque[tuple[tuple[int, int, bool], int]] = deque()
         self._prompts: deque[int] = deque(maxlen=window)
-        # What has been told since anyone looked: telling costs no more than this.
+        # What has been told since anyone looked, and after which steps: telling costs no more than this.
+        self._dates: list[tuple[tuple[int, int, bool], int]] = []
+        self._dated = 0  # of `_finished`
         self._finished: list[int] = []
         self._admitted: list[int] = []
         self.on_finish: Callable[[int], None] = self._finished.append
@@ -75,8 +79,8 @@ class ExposureEstimator:
 
     def on_steps(self, steps: int, decodes: int, first_tokens: int) -> None:
         """`steps` steps ran with `decodes` requests decoding in each; `first_tokens` came out of prefills."""
-        if self._finished:
-            self._take_in()
+        if len(self._finished) > self._dated:
+            self._date()
         self._tokens += steps * decodes + first_tokens
         if decodes:
             self._clock += steps
@@ -84,15 +88,29 @@ class ExposureEstimator:
         elif first_tokens:
             self._fresh = True
 
+    def _date(self) -> None:
+        """What has completed since the last step goes with the state that this left: its tokens are counted in it."""
+        told = len(self._finished)
+        self._dates.append(((self._tokens, self._clock, self._fresh), told - self._dated))
+        self._dated = told
+
     def _take_in(self) -> None:
-        """Moves the window on by what has completed since the last step; its tokens have been counted with that."""
-        finished, groups, clock = self._finished, self._groups, self._clock
-        count = len(finished)
-        now = (self._tokens, clock, self._fresh)
+        """Moves the window on by what has completed since anyone looked, step by step."""
+        if len(self._finished) > self._dated:
+            self._date()
+        first = 0
+        for now, count in self._dates:
+            self._move(now, self._finished[first : first + count])
+            first += count
+        self._finished.clear()
+        self._dates.clear()
+        self._dated = 0
+
+    def _move(self, now: tuple[int, int, bool], finished: list[int]) -> None:
+        groups, count = self._groups, len(finished)
         self._outputs.extend(finished)
-        self._leads.extend([output - clock for output in finished])
+        self._leads.extend([output - now[1] for output in finished])
         self._completions += count
-        finished.clear()
         if groups and groups[-1][0] == now:
             count += groups.pop()[1]
         groups.append((now, count))

@@ -14,6 +14,7 @@ import struct
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -64,16 +65,18 @@ FLUSH_S = 0.1
 class StepLog:
     """Writes one log; the engine's thread only appends to a queue, another writes it out every FLUSH_S seconds.
 
-    `fault` holds what stopped the writing, if anything did.
+    Before it writes it calls `gather`, which may append what was put off until then. `fault` holds what stopped the
+    writing, if anything did.
     """
 
-    def __init__(self, path: Path, header: dict[str, Any]) -> None:
+    def __init__(self, path: Path, header: dict[str, Any], gather: Callable[[], None] = lambda: None) -> None:
         # A log is never added to: its header holds for all of it.
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         # Steps and events are packed by the thread that writes: the engine's only puts them down.
         self._queue: deque[bytes | tuple[int, ...] | tuple[str, int, int, int, int, int]] = deque()
         self._stop = threading.Event()
-        self.fault: OSError | None = None
+        self._gather = gather
+        self.fault: Exception | None = None
         self._queue.append(MAGIC)
         self._append_json(HEADER, header)
         self._flush()
@@ -110,11 +113,12 @@ class StepLog:
 
     def _flush(self) -> None:
         queue = self._queue
-        chunk = b"".join([_packed(queue.popleft()) for _ in range(len(queue))])
         try:
+            self._gather()
+            chunk = b"".join([_packed(queue.popleft()) for _ in range(len(queue))])
             while chunk:
                 chunk = chunk[os.write(self._file, chunk) :]
-        except OSError as error:
+        except Exception as error:
             self.fault = error
 
 

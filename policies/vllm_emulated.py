@@ -75,8 +75,8 @@ def engine_config() -> Any:
         ).create_engine_config()
 
 
-def make_scheduler(base: Any, job: dict[str, Any]) -> Any:
-    """The PolicyScheduler of a job."""
+def make_scheduler(base: Any, job: dict[str, Any], cls: Any = None) -> Any:
+    """The scheduler of a job: a PolicyScheduler, or one of the class given."""
     import torch
     from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
     from vllm.v1.structured_output import StructuredOutputManager
@@ -102,7 +102,7 @@ def make_scheduler(base: Any, job: dict[str, Any]) -> Any:
     kv_cache = KVCacheConfig(
         num_blocks=limits["kv_blocks"], kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
     )
-    return PolicyScheduler(
+    return (cls or PolicyScheduler)(
         vllm_config=config,
         kv_cache_config=kv_cache,
         structured_output_manager=StructuredOutputManager(config),
@@ -147,7 +147,7 @@ class Replay:
         self.begun = 0  # of the heads
         self.under_way = 0  # conversations that have begun and not ended, or requests
         self.later: list[tuple[int, int]] = []  # turns that wait for their time, a heap of (due, row)
-        scheduler.clock = lambda: self.now
+        scheduler.book.clock = lambda: self.now
 
     def run(self) -> None:
         """Replays the whole stream."""
@@ -168,7 +168,7 @@ class Replay:
                     empty += 1
                     if empty > 2 * depth:
                         raise RuntimeError(f"the scheduler stalls at step {scheduler.steps}: nothing to schedule")
-                in_flight.append((output, scheduler.partials.keys() & output.num_scheduled_tokens.keys(), end))
+                in_flight.append((output, scheduler.view.partly.keys() & output.num_scheduled_tokens.keys(), end))
                 if len(in_flight) < depth:
                     continue
             elif not in_flight:
@@ -283,7 +283,8 @@ def replay(base: Any, job: dict[str, Any], say: Callable[[Any], None], answers: 
     constant = job["cost"]
 
     def asked() -> int:
-        say({"step": scheduler.content})
+        scheduler.rows.catch_up()
+        say({"step": scheduler.rows.content})
         duration = int(answers.readline() or -1)
         if duration < 0:
             raise Stopped

@@ -8,19 +8,26 @@ import random
 import sys
 import tempfile
 import traceback
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from policies import vllm_plugin
+from vllm.v1.core.sched.request_queue import RequestQueue
+from vllm.v1.request import Request, RequestStatus
+
+from policies import plugin_narrow, vllm_plugin
 from policies.core import DECODE, MIXED, UNLIMITED, Phase, PolicyError, StepPlan, View, Waiting
 from policies.mixed import Mixed
+from policies.plugin_engine import SCHEDULER_NAMES, check_names, check_queue
+from policies.plugin_narrow import merge_one_shot
+from policies.plugin_policy import PolicyFault
+from policies.plugin_queue import OrderedQueue, as_waiting, hint_of
+from policies.plugin_setup import read_setup
 from policies.step_log import STEP_COLUMNS
 from policies.vllm_emulated import Replay, engine_config, make_scheduler
-from policies.vllm_plugin import PolicyFault, as_waiting, check_engine, hint_of, merge_one_shot, read_setup
 
 BASE = engine_config()
 
@@ -138,8 +145,6 @@ class Watched(Replay):
 
     def schedule(self) -> Any:
         if self.abort is not None and self.abort.random() < 0.05 and self.scheduler.requests:
-            from vllm.v1.request import RequestStatus
-
             name = self.abort.choice(sorted(self.scheduler.requests))
             self.scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
             self.aborted.append(name)
@@ -153,7 +158,8 @@ class Watched(Replay):
     def check(self) -> None:
         """The row of this step against a count of everything."""
         scheduler, scheduled = self.scheduler, self.output.num_scheduled_tokens
-        row = dict(zip(STEP_COLUMNS[2:], scheduler._pending[-1][1], strict=True))
+        scheduler.rows.catch_up()
+        row = dict(zip(STEP_COLUMNS[2:], scheduler.rows.pending[-1][1], strict=True))
         producing = [scheduler.requests[name] for name in scheduled if not scheduler.requests[name].is_prefill_chunk]
         generated = [len(r._output_token_ids) + r.num_output_placeholders for r in producing] or [0]
         held = [r.num_prompt_tokens + n for r, n in zip(producing, generated, strict=False)] or [0]
@@ -171,18 +177,19 @@ class Watched(Replay):
         wrong = {name: (row[name], n) for name, n in expected.items() if row[name] != n}
         assert not wrong, f"step {scheduler.steps}: (written, counted) {wrong}"
         assert row["prefill_tokens"] + row["decode_requests"] == sum(scheduled.values())
-        assert len(scheduler.running) == len({r.request_id for r in scheduler.running}) <= scheduler.full_limit
+        assert len(scheduler.running) == len({r.request_id for r in scheduler.running}) <= scheduler.view.slots
 
     def check_end(self) -> None:
         """Nothing is left anywhere, and the workers were told of each end once."""
         scheduler = self.scheduler
+        scheduler.rows.catch_up()
         assert not scheduler.requests
         assert not scheduler.running
         assert not len(scheduler.waiting)
-        assert not len(scheduler.progress)
-        assert not scheduler.progress.lagging
-        assert not scheduler.partials
-        assert not scheduler._pending
+        assert not len(scheduler.rows.progress)
+        assert not scheduler.rows.progress.lagging
+        assert not scheduler.view.partly
+        assert not scheduler.rows.pending
         assert scheduler.view.free_blocks == scheduler.view.total_blocks
         names = [str(end[0]) for end in self.ends if end[7] == "length"]
         assert sorted(self.told) == sorted([*names, *self.aborted]), "finished ids told once each"
@@ -214,14 +221,14 @@ def fails(error: type[Exception], do: Callable[[], Any]) -> str:
 
 def it_survives_any_plan() -> None:
     counts: Counter[str] = Counter()
-    stock = vllm_plugin.merge_one_shot
+    stock = plugin_narrow.merge_one_shot
 
     def merge(empty: Any, output: Any) -> None:
         counts["merged"] += 1
         counts["merged with something told"] += bool(empty.finished_req_ids or empty.preempted_req_ids)
         stock(empty, output)
 
-    vllm_plugin.merge_one_shot = merge
+    plugin_narrow.merge_one_shot = merge
     try:
         for seed in range(40):
             policy = Erratic(random.Random(seed))
@@ -231,7 +238,7 @@ def it_survives_any_plan() -> None:
             counts["preemptions"] += sum(end[6] for end in run.ends)
             counts["aborted"] += len(run.aborted)
     finally:
-        vllm_plugin.merge_one_shot = stock
+        plugin_narrow.merge_one_shot = stock
     for what in ("merged", "merged with something told", "preemptions", "aborted"):
         assert counts[what] > 20, f"{counts}: too few to show anything"
 
@@ -331,16 +338,16 @@ def it_puts_the_view_back_after_a_failure() -> None:
         run.send(row, 0)
     for _ in range(3):
         output = scheduler.schedule()
-        run.apply(output, scheduler.partials.keys() & output.num_scheduled_tokens.keys())
+        run.apply(output, scheduler.view.partly.keys() & output.num_scheduled_tokens.keys())
     names = [request.request_id for request in scheduler.running]
     assert len(names) > 1
     stock = scheduler.kv_cache_manager.allocate_slots
     scheduler.kv_cache_manager.allocate_slots = None
-    scheduler.bench_policy.plan = lambda _: StepPlan(Phase.PREFILL, 1)
+    scheduler.asked.policy.plan = lambda _: StepPlan(Phase.PREFILL, 1)
     fails(TypeError, scheduler.schedule)
     scheduler.kv_cache_manager.allocate_slots = stock
     assert [request.request_id for request in scheduler.running] == names
-    assert scheduler.max_num_active_reqs == scheduler.full_limit == 12
+    assert scheduler.max_num_active_reqs == scheduler.view.slots == 12
 
 
 def it_keeps_what_an_empty_output_says_once() -> None:
@@ -399,15 +406,18 @@ def it_refuses_what_it_does_not_know() -> None:
     assert "--scheduling-policy priority" in fails(PolicyError, made(policy="priority"))
     with using(Mixed()):
         scheduler = make_scheduler(BASE, a_job(1))
-    check_engine(scheduler)
-    lacking = SimpleNamespace(**{name: 0 for name in vllm_plugin.SCHEDULER_NAMES if name != "requests"})
+    check_names(scheduler, Request, "0.99")
+    lacking = SimpleNamespace(**{name: 0 for name in SCHEDULER_NAMES if name != "requests"})
     assert "has no Scheduler.requests: the policies know vLLM 0.24 to 0.33" in fails(
-        PolicyError, lambda: check_engine(lacking)
+        PolicyError, lambda: check_names(lacking, Request, "0.99")
     )
     del scheduler.max_num_active_reqs, scheduler.max_num_running_reqs
     assert "has no Scheduler.max_num_active_reqs or Scheduler.max_num_running_reqs" in fails(
-        PolicyError, lambda: check_engine(scheduler)
+        PolicyError, lambda: check_names(scheduler, Request, "0.99")
     )
+    check_queue(OrderedQueue, RequestQueue, "0.99")
+    told = fails(PolicyError, lambda: check_queue(deque, RequestQueue, "0.99"))
+    assert told.startswith("vLLM 0.99 has RequestQueue.__bool__: the policies know vLLM 0.24 to 0.33"), told
 
 
 def it_refuses_a_bad_setup() -> None:
@@ -434,7 +444,7 @@ def it_writes_no_log_where_it_cannot() -> None:
 def it_fails_when_the_log_cannot_be_written_any_more() -> None:
     with tempfile.TemporaryDirectory() as folder:
         scheduler = make_scheduler(BASE, a_job(1, step_log=str(Path(folder) / "steps.bin")))
-        scheduler._log.fault = OSError(28, "No space left on device")
+        scheduler.rows.log.fault = OSError(28, "No space left on device")
         assert "No space left on device" in fails(PolicyFault, scheduler.schedule)
         scheduler.shutdown()
 

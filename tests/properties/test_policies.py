@@ -197,6 +197,25 @@ def test_told_at_once_or_one_by_one_everything_is_the_same_to_the_last_bit(
     assert one.line(ages) == other.line(ages)
 
 
+@given(steps, st.integers(1, 20), st.data())
+def test_an_estimate_does_not_depend_on_when_anyone_looked(
+    told: list[tuple[int, int, int, list[int]]], window: int, data: st.DataObject
+) -> None:
+    always, seldom = ExposureEstimator(window), ExposureEstimator(window)
+    for count, decodes, first, finished in told:
+        for estimator in (always, seldom):
+            estimator.on_steps(count, decodes, first)
+        for output in finished:
+            for estimator in (always, seldom):
+                estimator.on_finish(output)
+            assert always.p_bar >= 0
+        assert always.completions == seldom.completions
+        if data.draw(st.integers(0, 9)) == 0:
+            assert seldom.line([40, 3]) == always.line([40, 3])
+    assert seldom.p_bar.hex() == always.p_bar.hex()
+    assert seldom.line([150, 40, 40, 3, 1]) == always.line([150, 40, 40, 3, 1])
+
+
 @given(steps, st.integers(1, 20), st.lists(st.integers(1, 500), max_size=20))
 def test_an_estimate_is_finite_whatever_it_is_told(
     told: list[tuple[int, int, int, list[int]]], window: int, ages: list[int]
