@@ -94,7 +94,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         drifting(pattern, root)
     requests, steps = toy_run()
     for policy in ("v1", HOSTILE):
-        spec = dataclasses.replace(SPEC, policy=policy, gpu=HOSTILE, workload=HOSTILE, model=HOSTILE)
+        # Of a server that runs already the policy is the user's own word.
+        spec = dataclasses.replace(SPEC, engine="endpoint", policy=policy, gpu=HOSTILE, workload=HOSTILE, model=HOSTILE)
         write_run(root, requests, steps, spec=spec, provenance={"engine": HOSTILE, "trace": {"kind": HOSTILE}})
     write_run(root, requests, steps, spec=dataclasses.replace(SPEC, policy="v1"))
     write_run(root, requests, steps, spec=dataclasses.replace(SPEC, policy="eb"), status="interrupted", reason=HOSTILE)
