@@ -41,7 +41,7 @@ def check_names(scheduler: Any, request_type: type, version: str) -> None:
         if not hasattr(pool, name):
             raise PolicyError(f"{known} KVCacheManager.block_pool.{name}: {REMEDY}")
     # A request's attributes are set when it is made.
-    set_names = request_type.__init__.__code__.co_names  # type: ignore[misc]
+    set_names = request_type.__init__.__code__.co_names  # type: ignore[misc] # of the class, not of an instance
     for name in REQUEST_NAMES:
         if name not in set_names:
             raise PolicyError(f"{known} Request.{name}: {REMEDY}")

@@ -127,7 +127,7 @@ def test_the_virtual_engines_prefix_cache_is_vllms(engine: EmulatedEngine) -> No
         cache = Watched(content, case.limits.kv_blocks - 1, case.limits.block_size)
         chunks: list[Chunk] = []
         loop = BatchLoop(case.stream, case.policy(), Told(), case.limits, cache=cache)
-        assert loop.run(lambda chunk, kept=chunks: kept.append(chunk) is None)  # type: ignore[misc]
+        assert loop.run(lambda chunk, kept=chunks: kept.append(chunk) is None)  # type: ignore[misc] # a default in a lambda
         steps = np.concatenate([chunk.steps for chunk in chunks])
         requests = np.concatenate([chunk.requests for chunk in chunks])
 
