@@ -11,8 +11,7 @@ from harness.pages.facets import kind_words, ranked, slo_text
 from harness.pages.words import gpu_name, load_words
 from harness.runspec import RunSpec
 
-# What makes a winner: with limits that requests must meet what met them, else tokens. And what tells its price.
-GAINS = ("goodput", "output_throughput")
+# What tells a gain's price.
 PRICE = "ttft_s"
 
 
@@ -99,7 +98,8 @@ def _load(board: Board, cell: Sequence[Board]) -> str:
 
 
 def _answer(board: Board, load: str) -> Answer:
-    metric = next(name for name in GAINS if name != "goodput" or board.first.run.spec.slo)
+    # Where requests have limits to meet, what met them is what counts.
+    metric = "goodput" if board.first.run.spec.slo else "output_throughput"
     arms = ranked(board)
     # One repeat's gain is no match for the mean of three: those with the most repeats are held against each other.
     most = max(len(arm.entries) for arm in arms)

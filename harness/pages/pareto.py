@@ -32,12 +32,10 @@ def pareto_chart(boards: Sequence[Board]) -> Chart:
     """A point an arm, a line a front; INVALID and reported arms are not drawn."""
     groups: dict[tuple[str, ...], list[Point]] = {}
     for board in boards:
-        spec = board.first.run.spec
-        key = (kind_words(board), gpu_name(spec.gpu), spec.model, spec.workload)
         for arm in ranked(board):
             if {"output_throughput", "tpot_s"} <= arm.values.keys() and arm.values["tpot_s"].mean > 0:
                 speed, throughput = 1 / arm.values["tpot_s"].mean, arm.values["output_throughput"].mean
-                groups.setdefault(key, []).append(Point(board, arm, speed, throughput))
+                groups.setdefault(_group(board), []).append(Point(board, arm, speed, throughput))
     points = [one for some in groups.values() for one in with_front(some)]
     families = sorted({_family(one.arm) for one in points})
     series = []
@@ -86,6 +84,12 @@ def with_front(points: Sequence[Point]) -> list[Point]:
     return found
 
 
+def _group(board: Board) -> tuple[str, ...]:
+    """What arms share that a front may join."""
+    spec = board.first.run.spec
+    return (kind_words(board), gpu_name(spec.gpu), spec.model, spec.workload)
+
+
 def _family(arm: Arm) -> str:
     return arm.policy.partition(":")[0]
 
@@ -105,8 +109,7 @@ def _fronts(points: Sequence[Point]) -> list[Series]:
     for one in points:
         if not one.front:
             continue
-        spec = one.board.first.run.spec
-        here = (kind_words(one.board), gpu_name(spec.gpu), spec.model, spec.workload)
+        here = _group(one.board)
         if last not in (None, here):
             x, y, of = [*x, None], [*y, None], [*of, None]
         x, y, of, last = [*x, one.speed], [*y, one.throughput], [*of, one.board.id], here
