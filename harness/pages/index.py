@@ -37,4 +37,4 @@ def superseded(site: Site) -> list[tuple[Entry, Entry]]:
     """Runs that stand in no table, each with the earlier one of the same spec that does."""
     counted = {e.run.manifest["digest"]: e for board in site.boards for arm in board.arms for e in arm.entries}
     known = [(entry, counted.get(entry.run.manifest["digest"])) for entry in site.corpus.entries]
-    return [(entry, later) for entry, later in known if later is not None and later.id != entry.id]
+    return [(entry, first) for entry, first in known if first is not None and first.id != entry.id]
