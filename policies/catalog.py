@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from policies.controller import ControlOptions, FixedController, OnlineController
-from policies.core import Policy, PolicyError
-from policies.ebplus import EBPlus
-from policies.exclusive import Exclusive
-from policies.guarded import GuardOptions, Isjl
-from policies.mixed import Mixed
-from policies.orders import Ranked, expected
-from policies.threshold import StepCosts
+from policies.core import Policy, PolicyError, StepCosts
+from policies.online.controller import ControlOptions, FixedController, OnlineController
+from policies.online.ebplus import EBPlus
+from policies.online.exclusive import Exclusive
+from policies.online.isjl import GuardOptions, Isjl
+from policies.online.mixed import Mixed
+from policies.online.orders import Ranked, expected
 
 LARGEST = 10**9
 EB_PAPER = "arXiv 2606.00516"
@@ -381,3 +380,23 @@ def canonical_policy(name: str, given: Mapping[str, str], entry: Entry | None = 
 def make_policy(name: str, given: Mapping[str, str], slots: int, costs: StepCosts | None) -> Policy:
     """A fresh policy for one run of an engine with N = `slots`; PolicyError where an option does not fit."""
     return find_policy(name).make(read_options(name, given), Setting(slots, costs))
+
+
+def read_policy(text: str) -> tuple[str, dict[str, str]]:
+    """A policy's name and options; PolicyError where a part is no option."""
+    name, _, rest = text.partition(":")
+    given: dict[str, str] = {}
+    for part in rest.split(",") if rest else []:
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise PolicyError(f"policy {text}: {part!r} is not an option: write key=value, such as eb:k=32")
+        if key.strip() in given:
+            raise PolicyError(f"policy {text}: {key.strip()} is given twice")
+        given[key.strip()] = value.strip()
+    return name.strip(), given
+
+
+def use_of(policy: str) -> str:
+    """What a policy by its canonical name does with lengths; one that is not ours may use them."""
+    name = policy.partition(":")[0]
+    return find_policy(name).lengths if name in POLICIES else USED

@@ -9,6 +9,7 @@ waits: whom the order names may change as time goes by.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -168,3 +169,63 @@ class PolicyState:
     crossover_left: float | None = None
     crossover_right: float | None = None
     correction_capped: bool | None = None
+
+
+# Times are the engine's monotonic clock, ns. `phase` counts as in harness.core.records.PHASES; `state` is the place
+# of the policy's state among the STATE records before it, -1 for none.
+STEP_COLUMNS = (
+    "t",
+    "duration",
+    "phase",
+    "prefill_tokens",
+    "decode_requests",
+    "running",
+    "waiting",
+    "preempted",
+    "kv_tokens",
+    "producing",
+    "generated_sum",
+    "generated_min",
+    "generated_max",
+    "footprint_sum",
+    "footprint_min",
+    "footprint_max",
+    "state",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepCosts:
+    """The linear step-cost constants that the closed forms need.
+
+    Seconds a step (`alpha_*`), seconds a token or request (`beta_*`); a mixed step costs
+    α_MB + β_MB(r)·tokens with β_MB(r) = a + b·r + c·r² in s/token. Raises PolicyError where α_d ≤ 0
+    (θ0 would be 1), a slope is not positive or a figure is not finite.
+    """
+
+    alpha_p_s: float
+    beta_p_s: float
+    alpha_d_s: float
+    beta_d_s: float
+    alpha_mb_s: float
+    mixed_a_s: float
+    mixed_b_s: float
+    mixed_c_s: float
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if not math.isfinite(getattr(self, name)):
+                raise PolicyError(f"{name} is {getattr(self, name)}: step costs must be finite; calibrate again")
+        if self.alpha_d_s <= 0:
+            raise PolicyError(f"alpha_d_s is {self.alpha_d_s}: with α_d = 0 the threshold θ0 is 1; calibrate again")
+        if self.alpha_p_s < 0 or self.alpha_mb_s < 0:
+            raise PolicyError("alpha_p_s and alpha_mb_s must not be negative; calibrate again")
+        for name in ("beta_p_s", "beta_d_s"):
+            if getattr(self, name) <= 0:
+                raise PolicyError(
+                    f"{name} is {getattr(self, name)}: a step must cost more with more work; calibrate again"
+                )
+
+    def beta_mb(self, r: float) -> float:
+        """β_MB(r), s/token, at the decode ratio r in [0, 1]."""
+        return self.mixed_a_s + r * (self.mixed_b_s + r * self.mixed_c_s)

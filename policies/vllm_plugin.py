@@ -21,15 +21,15 @@ from vllm.v1.request import Request, RequestStatus
 
 from policies.catalog import canonical_policy, make_policy
 from policies.core import PolicyError
-from policies.plugin_engine import admission_limit, check_names, check_queue, check_settings
-from policies.plugin_narrow import Narrowing
-from policies.plugin_policy import AskedPolicy, PolicyFault
-from policies.plugin_queue import OrderedQueue
-from policies.plugin_setup import read_setup
-from policies.plugin_steps import StepBook
-from policies.plugin_view import EngineView
-from policies.step_log import ABORT, PREEMPTION, StepLog
-from policies.step_rows import StepRows
+from policies.plugin.asked import AskedPolicy, PolicyFault
+from policies.plugin.narrow import Narrowing
+from policies.plugin.queue import OrderedQueue
+from policies.plugin.requirements import admission_limit, check_names, check_queue, check_settings
+from policies.plugin.setup import read_setup
+from policies.plugin.step_book import StepBook
+from policies.plugin.step_log import ABORT, PREEMPTION, StepLog
+from policies.plugin.step_rows import StepRows
+from policies.plugin.view import EngineView
 
 logger = logging.getLogger(__name__)
 

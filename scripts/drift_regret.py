@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 from harness.engines.simulated import replay
-from harness.plan import arrival_of, read_policy
-from harness.profiles import Pair, load_pair
-from harness.simulate.chunk import REQUEST_FIELDS, Chunk
+from harness.profiles.pair import Pair, load_pair
+from harness.session.grid import arrival_of
 from harness.simulate.limits import EngineLimits
-from harness.trace_stats import phase_rows
-from policies.catalog import make_policy
-from policies.step_log import STEP_COLUMNS
-from workloads import options
-from workloads.arrivals import schedule
+from harness.simulate.rows import REQUEST_FIELDS, Rows
+from harness.trace.stats import phase_rows
+from policies.catalog import make_policy, read_policy
+from policies.core import STEP_COLUMNS
 from workloads.catalog import load_workload
-from workloads.trace import Ints, Trace
+from workloads.core import options
+from workloads.core.stream import schedule
+from workloads.core.trace import Ints, Trace
 
 MODEL = "Qwen/Qwen3-8B"
 SLOTS, TOKEN_BUDGET, LONGEST = 2048, 18432, 16384
@@ -68,9 +68,9 @@ def play(pair: Pair, workload: str, policy: str, seed: int) -> Played:
     name, given = options.split(workload)
     trace = load_workload(name, given, requests=None, seed=seed, model=MODEL)
     costs = pair.policy_constants(trace.mean_prompt_tokens, trace.mean_output_tokens, TOKEN_BUDGET)
-    chunks: list[Chunk] = []
+    chunks: list[Rows] = []
 
-    def sink(chunk: Chunk) -> bool:
+    def sink(chunk: Rows) -> bool:
         chunks.append(chunk)
         return True
 

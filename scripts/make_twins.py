@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.trace import Floats, Ints
+from workloads.core.trace import Floats, Ints
 
 ROWS = 20_000
 SEED = 20_260

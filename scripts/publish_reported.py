@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.measure.metrics import METRICS
-from harness.runs import slug
-from harness.store import write_json
+from harness.runs.run import slug
+from harness.runs.writer import write_json
 
 OUT = Path("results/published")
 EXCLUSIVE, FAIR = "arXiv 2606.00516", "arXiv 2608.02244"

@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 
 from harness.engines.simulated import replay
-from harness.plan import read_policy
-from harness.profiles import Pair, load_pair
-from harness.simulate.chunk import Chunk
+from harness.profiles.pair import Pair, load_pair
 from harness.simulate.limits import EngineLimits
-from policies.catalog import make_policy
-from workloads.arrivals import Closed, Stream
+from harness.simulate.rows import Rows
+from policies.catalog import make_policy, read_policy
 from workloads.catalog import load_workload
-from workloads.trace import Trace
+from workloads.core.arrivals import Closed
+from workloads.core.stream import Stream
+from workloads.core.trace import Trace
 
 SLOTS, TOKEN_BUDGET = 2048, 18432
 REQUESTS = {32: 1000, 512: 3000, 2048: 4000}
@@ -66,9 +66,9 @@ def replayed(
 ) -> dict[str, float]:
     """A closed loop's metrics: requests/s, total tok/s, mean TTFT (s), mean TPOT (ms)."""
     costs = pair.policy_constants(*means, budget)
-    chunks: list[Chunk] = []
+    chunks: list[Rows] = []
 
-    def sink(chunk: Chunk) -> bool:
+    def sink(chunk: Rows) -> bool:
         chunks.append(chunk)
         return True
 

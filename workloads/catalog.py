@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads import formats, options, real_sets
-from workloads.datasets import longbench, sharegpt
+from workloads.core import options
+from workloads.core.errors import WorkloadError
+from workloads.core.options import Option
+from workloads.core.reading import shown
+from workloads.core.trace import Trace
+from workloads.datasets import longbench, real, sharegpt
 from workloads.datasets.conversations import LMSYS, NUMINAMATH, WILDCHAT, Form
-from workloads.drift import LENGTH_DRIFTS, Ask, Drift
-from workloads.drift_rates import RATE_DRIFTS
-from workloads.embedded import load_embedded
-from workloads.errors import WorkloadError
-from workloads.filters import limit, select, with_history
-from workloads.options import Option
-from workloads.reading import shown
-from workloads.synthetic import LAWS, synthesize
-from workloads.trace import Trace
+from workloads.lengths.drift import LENGTH_DRIFTS, Ask, Drift
+from workloads.lengths.drift_rates import RATE_DRIFTS
+from workloads.lengths.embedded import load_embedded
+from workloads.lengths.filters import limit, select, with_history
+from workloads.lengths.synthetic import LAWS, synthesize
+from workloads.traces import formats
 
 Values = Mapping[str, Any]
 DEFAULT_REQUESTS = 4000
@@ -49,7 +50,7 @@ class WorkloadEntry:
     options: tuple[Option, ...]
     load: Callable[[Values, Asked], Trace]
     windowed: bool = True
-    texts: Callable[[Values, str, bool], real_sets.Texts] | None = None
+    texts: Callable[[Values, str, bool], real.Texts] | None = None
 
 
 def _protocol(cap: int, forced: int, min_output: int = 1) -> tuple[Option, ...]:
@@ -70,7 +71,7 @@ _ORDER = Option(
     "file; shuffled by the seed; paper: the window shuffled as the published client does",
     choices=("file", "shuffled", "paper"),
 )
-_TEXT = (real_sets.PAIRS, *real_sets.COUNTED)
+_TEXT = (real.PAIRS, *real.COUNTED)
 _HISTORY = (
     Option("history", bool, False, "each prompt carries the session's earlier turns"),
     Option("template", bool, False, "each prompt is the session up to its turn, by the model's chat template"),
@@ -94,7 +95,7 @@ def _real_sharegpt(path: Path, values: Values, model: str, asked: str) -> Trace:
 
 def _sharegpt(values: Values, asked: Asked) -> Trace:
     if values["path"] or values["hf"] or values["source"] == "hub":
-        return limit(real_sets.share_gpt(values, asked.model), **_limits(values))
+        return limit(real.share_gpt(values, asked.model), **_limits(values))
     if values["tokenizer"] or values["allow_truncated"]:
         raise WorkloadError(
             "sharegpt: tokenizer and allow_truncated go with path=FILE, hf=ID or source=hub; "
@@ -109,7 +110,7 @@ def _sharegpt(values: Values, asked: Asked) -> Trace:
 
 def _twin(name: str, values: Values) -> Trace:
     defaults = {option.name: option.default for option in CATALOG[name].options}
-    if told := [key for key in real_sets.REAL_ONLY if key in values and values[key] != defaults[key]]:
+    if told := [key for key in real.REAL_ONLY if key in values and values[key] != defaults[key]]:
         raise WorkloadError(f"{name}: {told[0]} goes with path=… or hf=…: without them it is the twin, drawn already")
     if values["order"] == "time":
         raise WorkloadError(f"{name}: order=time goes with path=… or hf=…: the twin has no timestamps")
@@ -118,30 +119,30 @@ def _twin(name: str, values: Values) -> Trace:
 
 def _chat(form: Form) -> Callable[[Values, Asked], Trace]:
     """A chat data set after its protocol, with each prompt's history where that is asked for."""
-    load = _data_set(form.workload, real_sets.chat(form))
+    load = _data_set(form.workload, real.chat(form))
 
     def load_history(values: Values, asked: Asked) -> Trace:
         trace = load(values, asked)
         if values["template"]:
-            return real_sets.with_template(form, values, asked.model, trace)
+            return real.with_template(form, values, asked.model, trace)
         return with_history(trace) if values["history"] else trace
 
     return load_history
 
 
-def _chat_texts(form: Form) -> Callable[[Values, str, bool], real_sets.Texts]:
-    load = _data_set(form.workload, real_sets.chat(form))
+def _chat_texts(form: Form) -> Callable[[Values, str, bool], real.Texts]:
+    load = _data_set(form.workload, real.chat(form))
 
-    def texts(values: Values, model: str, as_messages: bool) -> real_sets.Texts:
+    def texts(values: Values, model: str, as_messages: bool) -> real.Texts:
         if values["template"]:
             used = load(values, Asked(None, 0, model))
-            return real_sets.rendered_texts(form, values, model, used, as_messages)
-        return real_sets.chat_texts(form)(values, model)
+            return real.rendered_texts(form, values, model, used, as_messages)
+        return real.chat_texts(form)(values, model)
 
     return texts
 
 
-def _alone(texts: Callable[[Values, str], real_sets.Texts]) -> Callable[[Values, str, bool], real_sets.Texts]:
+def _alone(texts: Callable[[Values, str], real.Texts]) -> Callable[[Values, str, bool], real.Texts]:
     """The prompts of a data set whose requests are no conversations: texts, whoever asks."""
     return lambda values, model, _as_messages: texts(values, model)
 
@@ -198,21 +199,21 @@ _ENTRIES = (
         f"{sharegpt.HUB_DATASET}: {sharegpt.HUB_FILE}",
         (
             Option("path", str, "", "the real file; by default the embedded lengths"),
-            real_sets.HF,
+            real.HF,
             Option("source", str, "embedded", "embedded, or hub: V3 from the hub", choices=("embedded", "hub")),
             *_TEXT,
             *_protocol(500, 0),
             _ORDER,
         ),
         _sharegpt,
-        texts=_alone(real_sets.share_gpt_texts),
+        texts=_alone(real.share_gpt_texts),
     ),
     WorkloadEntry(
         "longbench",
         "LongBench v2 or v1: prompts of 1000 to 4000 tokens cut from long contexts, 20 tokens out; without path a twin",
         f"{longbench.V2}, {longbench.V1}",
         (
-            *real_sets.where(longbench.V2),
+            *real.where(longbench.V2),
             Option("tasks", str, "", "of v1 these tasks, as qasper/hotpotqa; by default all but LongBench-E's"),
             Option("chunk_min", int, 1000, "a prompt, question included, has at least so many tokens", 1),
             Option("chunk_max", int, 4000, "and at most so many; 0: the whole context is one prompt", 0),
@@ -220,17 +221,17 @@ _ENTRIES = (
             *_protocol(20, 20),
             _ORDER,
         ),
-        _data_set("longbench", real_sets.long_bench),
-        texts=_alone(real_sets.long_bench_texts),
+        _data_set("longbench", real.long_bench),
+        texts=_alone(real.long_bench_texts),
     ),
     WorkloadEntry(
         "wildchat",
         "WildChat: 3000 conversations of 6 to 12 turns, at most 256 tokens a turn; without path a twin",
         WILDCHAT.data_set,
         (
-            *real_sets.where(WILDCHAT.data_set),
-            *real_sets.turns(3000, 6, 12),
-            real_sets.PAIRS,
+            *real.where(WILDCHAT.data_set),
+            *real.turns(3000, 6, 12),
+            real.PAIRS,
             *_protocol(256, 0),
             *_HISTORY,
             dataclasses.replace(
@@ -245,23 +246,23 @@ _ENTRIES = (
         "NuminaMath, answers of 800 to 4000 tokens; forced=4000 as the reproduction ran it; without path a twin",
         NUMINAMATH.data_set,
         (
-            *real_sets.where(NUMINAMATH.data_set),
+            *real.where(NUMINAMATH.data_set),
             Option("conversations", int, 0, "the first so many problems only, 0: all", 0),
             Option("step_by_step", bool, True, "prompts end with the line that the published protocol puts there"),
             *_protocol(4000, 0, 800),
             _ORDER,
         ),
-        _data_set("numinamath", real_sets.chat(NUMINAMATH)),
-        texts=_alone(real_sets.chat_texts(NUMINAMATH)),
+        _data_set("numinamath", real.chat(NUMINAMATH)),
+        texts=_alone(real.chat_texts(NUMINAMATH)),
     ),
     WorkloadEntry(
         "lmsys",
         "LMSYS-Chat-1M, every turn with its answer as one request; without path a twin",
         LMSYS.data_set,
         (
-            *real_sets.where(LMSYS.data_set),
-            *real_sets.turns(0, 0, 0),
-            real_sets.PAIRS,
+            *real.where(LMSYS.data_set),
+            *real.turns(0, 0, 0),
+            real.PAIRS,
             *_protocol(0, 0),
             *_HISTORY,
             _ORDER,
@@ -348,7 +349,7 @@ def _is_real(values: Values) -> bool:
     return bool(values.get("path") or values.get("hf") or values.get("source") == "hub")
 
 
-def dataset_texts(workload: str, model: str, as_messages: bool = False) -> real_sets.Texts:
+def dataset_texts(workload: str, model: str, as_messages: bool = False) -> real.Texts:
     """Place and prompt of every row of `name:key=value,…`; WorkloadError where only lengths are at hand.
 
     With `template=true` a prompt is a conversation: its messages where the server renders them, else its text.

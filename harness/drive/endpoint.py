@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from harness.errors import UserError
+from harness.core.errors import UserError
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _VISIBLE = re.compile(r"[^!-~]")

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import IO
 
-from harness.errors import UserError
+from harness.core.errors import UserError
 
 COLUMNS = (
     "row",

@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from harness.core.records import COMPLETED
 from harness.drive import frames
 from harness.drive.plan import Plan
 from harness.drive.rows import request_batch
 from harness.drive.settings import Result
-from harness.records import COMPLETED
 
 
 class Recorder:

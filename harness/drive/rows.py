@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from harness.core.records import REQUESTS
 from harness.drive.plan import NONE, Plan
 from harness.drive.settings import Result
-from harness.records import REQUESTS
 
 
 def request_batch(results: Sequence[Result], plan: Plan, t0_ns: int) -> pa.RecordBatch:

@@ -21,13 +21,13 @@ from typing import Any
 import orjson
 import uvloop
 
+from harness.core.errors import UserError
 from harness.drive import frames
 from harness.drive.driver import Driver
 from harness.drive.endpoint import Endpoint
 from harness.drive.plan import Plan
 from harness.drive.pool import StartError
 from harness.drive.settings import Result, Settings
-from harness.errors import UserError
 
 # Rows go to the parent this often, or when there are this many bytes: what a kill of this process loses.
 _FLUSH_S = 0.25

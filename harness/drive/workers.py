@@ -15,13 +15,13 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from harness.core.errors import RunFailed, UserError
 from harness.drive import frames
 from harness.drive.endpoint import Endpoint
 from harness.drive.plan import Plan, Planned
 from harness.drive.process import PIPE_BYTES, Process
 from harness.drive.recorder import Recorder
 from harness.drive.settings import Settings
-from harness.errors import RunFailed, UserError
 
 # From the last process being ready to the run's start.
 _HEADSTART_NS = 20_000_000

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from harness.store import RunWriter
+from harness.runs.writer import RunWriter
 
 
 @dataclass(frozen=True, slots=True)

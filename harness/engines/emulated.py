@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 
 from harness import __version__
-from harness.engine_log import STEP_LOG
+from harness.core.errors import UserError
+from harness.core.records import FINISHES
+from harness.core.runspec import RunSpec
 from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
-from harness.engines.emulated_process import ProcessDied, SchedulerProcess
-from harness.engines.environments import Environment, untested
+from harness.engines.outlived import Outlived
+from harness.engines.serving.command import SCHEDULER
+from harness.engines.serving.environments import Environment, untested
+from harness.engines.serving.scheduler_process import ProcessDied, SchedulerProcess
 from harness.engines.simulated import Simulated
-from harness.engines.vllm_command import SCHEDULER
-from harness.errors import UserError
-from harness.lengths import Outlived
-from harness.plan import read_policy
-from harness.records import FINISHES
-from harness.runspec import RunSpec
-from harness.simulate.chunk import REQUEST_FIELDS, Chunk
-from harness.simulate.rows import Ints, request_batch
-from harness.store import RunWriter
-from policies.step_log import STEP_COLUMNS
-from workloads.arrivals import Stream
+from harness.runs.step_log import STEP_LOG
+from harness.runs.writer import RunWriter
+from harness.simulate.rows import REQUEST_FIELDS, Rows, request_batch
+from policies.catalog import read_policy
+from policies.core import STEP_COLUMNS
+from workloads.core.stream import Stream
+from workloads.core.trace import Ints
 
 # Ended requests are written together, so many or for so long: what `kill -9` may cost.
 _ROWS = 256
@@ -183,7 +183,7 @@ class _Rows:
     def flush(self) -> None:
         """Writes what has ended since the last time, and shows how far the run has come."""
         if self._rows:
-            chunk = Chunk(
+            chunk = Rows(
                 requests=np.array(self._rows, dtype=np.int64).reshape(-1, len(REQUEST_FIELDS)),
                 steps=np.empty((0, len(STEP_COLUMNS)), dtype=np.int64),
                 gaps=self._gaps,

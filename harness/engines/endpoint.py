@@ -10,27 +10,27 @@ from typing import Any
 import pyarrow as pa
 
 from harness import __version__
+from harness.core.errors import UserError
+from harness.core.records import REQUESTS
+from harness.core.runspec import RunSpec
 from harness.drive.bodies import chat_body, completion_body, hint_fields
 from harness.drive.endpoint import Endpoint
 from harness.drive.plan import Planned
 from harness.drive.settings import Settings
 from harness.drive.workers import Snapshot, drive
 from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
-from harness.engines.discover import Scraper, engine_of
-from harness.errors import UserError
-from harness.lengths import Outlived
-from harness.records import REQUESTS
-from harness.runspec import RunSpec
-from harness.store import RunWriter
-from workloads.arrivals import Stream
+from harness.engines.outlived import Outlived
+from harness.engines.serving.probe import Scraper, engine_of
+from harness.runs.writer import RunWriter
 from workloads.catalog import dataset_texts
-from workloads.errors import WorkloadError
-from workloads.hints import hints_of
-from workloads.prompt_dataset import DatasetPrompts
-from workloads.prompt_text import TextPrompts, Words
-from workloads.prompts import TokenPrompts, safe_ids
-from workloads.sessions import turns_of
-from workloads.tokenizer import load_tokenizer
+from workloads.core.errors import WorkloadError
+from workloads.core.sessions import turns_of
+from workloads.core.stream import Stream
+from workloads.lengths.hints import hints_of
+from workloads.prompts.dataset import DatasetPrompts
+from workloads.prompts.ids import TokenPrompts, safe_ids
+from workloads.prompts.text import TextPrompts, Words
+from workloads.text.tokenizer import load_tokenizer
 
 # Where nobody says how large the vocabulary is: every model in use has at least this many tokens.
 ASSUMED_VOCABULARY = 32_000

@@ -9,25 +9,22 @@ from typing import Any
 import numpy as np
 
 from harness import __version__
+from harness.core.errors import UserError
+from harness.core.runspec import RunSpec
 from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
-from harness.errors import UserError
-from harness.lengths import Outlived
-from harness.plan import read_policy
-from harness.profiles import Pair, load_pair
-from harness.runspec import RunSpec
+from harness.engines.outlived import Outlived
+from harness.profiles.cost import CostModel
+from harness.profiles.pair import Pair, load_pair
+from harness.runs.writer import RunWriter
 from harness.simulate.batch import BatchLoop
-from harness.simulate.chunk import Chunk
-from harness.simulate.cost import CostModel
 from harness.simulate.limits import EngineLimits
 from harness.simulate.prefix_cache import PrefixCache
-from harness.simulate.rows import request_batch, step_batch
-from harness.store import RunWriter
-from policies.catalog import make_policy
-from policies.core import Policy
-from policies.threshold import StepCosts
-from workloads.arrivals import Stream
-from workloads.content import Content
-from workloads.hints import Hints, hints_of
+from harness.simulate.rows import Rows, request_batch, step_batch
+from policies.catalog import make_policy, read_policy
+from policies.core import Policy, StepCosts
+from workloads.core.stream import Stream
+from workloads.lengths.hints import Hints, hints_of
+from workloads.prompts.content import Content
 
 
 class Simulated:
@@ -93,7 +90,7 @@ class Simulated:
         if self.content is not None:
             cache = PrefixCache(self.content, self.limits.kv_blocks - 1, self.limits.block_size)
 
-        def sink(chunk: Chunk) -> bool:
+        def sink(chunk: Rows) -> bool:
             nonlocal output_tokens
             if len(chunk.requests):
                 writer.add_requests(request_batch(chunk, trace, self.limits))
@@ -153,7 +150,7 @@ def replay(
     policy: Policy,
     cost: CostModel,
     limits: EngineLimits,
-    sink: Callable[[Chunk], bool],
+    sink: Callable[[Rows], bool],
     max_duration_s: float | None = None,
     hints: Hints | None = None,
     cache: PrefixCache | None = None,

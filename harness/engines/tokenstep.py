@@ -8,20 +8,19 @@ from typing import Any
 import numpy as np
 
 from harness import __version__
+from harness.core.errors import UserError
+from harness.core.records import FINISHES, PHASES, REQUESTS, STEPS, to_batch, to_names
+from harness.core.runspec import RunSpec
 from harness.engines.base import Ended, Progress, Status, Stopped
-from harness.errors import UserError
-from harness.plan import read_policy
-from harness.records import FINISHES, PHASES, REQUESTS, STEPS
-from harness.runspec import RunSpec
-from harness.simulate.rows import to_batch, to_names
+from harness.runs.writer import RunWriter
 from harness.simulate.token_steps import Ints, Segments, StepTime, blocks, segments_of, totals_of
-from harness.store import RunWriter
-from policies.offline import canonical_offline, offline_options, plan_offline
-from workloads import options
-from workloads.arrivals import Stream
-from workloads.options import Option
-from workloads.processes import LONGEST_S
-from workloads.trace import Trace
+from policies.catalog import read_policy
+from policies.offline.catalog import canonical_offline, offline_options, plan_offline
+from workloads.core import options
+from workloads.core.arrivals import LONGEST_S
+from workloads.core.options import Option
+from workloads.core.stream import Stream
+from workloads.core.trace import Trace
 
 STEPS_AT_ONCE = 1 << 17
 

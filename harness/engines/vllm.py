@@ -10,28 +10,27 @@ from pathlib import Path
 from typing import Any
 
 from harness import __version__
+from harness.core.errors import UserError
+from harness.core.runspec import RunSpec
 from harness.drive.endpoint import Endpoint
-from harness.engine_log import ENGINE_LOG, STEP_LOG, unfinished
 from harness.engines.base import Ended, Progress, Status, Stopped
-from harness.engines.discover import samples_of
-from harness.engines.elsewhere import Elsewhere
 from harness.engines.endpoint import Client, EndpointEngine
-from harness.engines.environments import Environment, untested
-from harness.engines.gpus_here import Card
-from harness.engines.vllm_causes import last_lines, tail
-from harness.engines.vllm_command import SCHEDULER, Plugin, command, environment, shown
-from harness.engines.vllm_server import Server, free_port, plugin_path
-from harness.engines.vllm_told import other_than_asked, read_back, told_by
-from harness.errors import UserError
-from harness.plan import read_policy
-from harness.profiles import load_gpu, load_pair
-from harness.runspec import RunSpec
-from harness.store import RunWriter
-from policies.catalog import VLLM_OWN, make_policy
-from policies.core import PolicyError
-from policies.threshold import StepCosts
-from workloads.arrivals import Stream
-from workloads.trace import Trace
+from harness.engines.serving.command import SCHEDULER, Plugin, command, environment, shown
+from harness.engines.serving.environments import Environment, untested
+from harness.engines.serving.failures import last_lines, tail
+from harness.engines.serving.gpus import Card
+from harness.engines.serving.other_load import Elsewhere
+from harness.engines.serving.probe import samples_of
+from harness.engines.serving.read_back import other_than_asked, read_back, told_by
+from harness.engines.serving.server import Server, free_port, plugin_path
+from harness.profiles.files import load_gpu
+from harness.profiles.pair import load_pair
+from harness.runs.step_log import ENGINE_LOG, STEP_LOG, unfinished
+from harness.runs.writer import RunWriter
+from policies.catalog import VLLM_OWN, make_policy, read_policy
+from policies.core import PolicyError, StepCosts
+from workloads.core.stream import Stream
+from workloads.core.trace import Trace
 
 # Nothing listens there: the prompts are made before a server has a port.
 _NOWHERE = "http://127.0.0.1:1"

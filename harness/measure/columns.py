@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.records import COMPLETED
+from harness.core.records import COMPLETED
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

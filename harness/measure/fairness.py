@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from harness.core.runspec import RunSpec
 from harness.measure.columns import NANOSECONDS, Ints, integers, nanoseconds
 from harness.measure.estimate import Estimate, ratio_of_sums
 from harness.measure.statistics import LEAST_UNITS, enough, weighted_percentile
-from harness.runspec import RunSpec
 
 # What r counts: the suffix of its metrics, and the prefix of its columns in the step table.
 DECODE, KV = "", "_kv"

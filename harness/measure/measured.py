@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.errors import UserError
+from harness.core.errors import UserError
+from harness.core.runspec import RunSpec
 from harness.measure import work
 from harness.measure.columns import LONGEST_S, MISSING, NANOSECONDS, Bools, Requests
 from harness.measure.estimate import Estimate
@@ -18,7 +19,6 @@ from harness.measure.metrics import SLO_METRICS
 from harness.measure.sample import Sample
 from harness.measure.statistics import Floats, Ints
 from harness.measure.window import Window, steady_window
-from harness.runspec import RunSpec
 
 # Engines in virtual time: what they leave out of the request table follows from the steps.
 VIRTUAL_ENGINES = ("simulated", "tokenstep", "emulated")

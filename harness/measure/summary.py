@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.core.runspec import RunSpec
 from harness.measure.estimate import Estimate
 from harness.measure.measured import Measured, measure
 from harness.measure.metrics import METRICS
 from harness.measure.sample import Sample
 from harness.measure.statistics import PERCENTILES
-from harness.runspec import RunSpec
 
 SCHEMA_VERSION = 1
 
@@ -65,8 +65,8 @@ def count(requests: Any, steps: Any | None) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from harness.core.records import COMPLETED
     from harness.measure.columns import integers, one_of
-    from harness.records import COMPLETED
 
     completed = one_of(requests.column("finish"), COMPLETED)
     names = pc.value_counts(requests.column("finish").cast(pa.string()))

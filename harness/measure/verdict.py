@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from harness.core.runspec import RunSpec
 from harness.measure.columns import MISSING, integers, nanoseconds
 from harness.measure.delivery import bunched, impossible
 from harness.measure.fairness import DECODE
 from harness.measure.gaps import decode_ends, follow_steps, has_list
 from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, span
-from harness.runspec import RunSpec
 
 LEVELS = ("VALID", "DEGRADED", "INVALID")
 # Of a reported run: nobody ran it here, so nothing was checked.

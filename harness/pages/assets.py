@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from pathlib import Path
 
-from harness.errors import UserError
+from harness.core.errors import UserError
 
 
 def site_directory() -> Path:
@@ -28,3 +30,15 @@ def changes_file() -> Path | None:
     here = Path(__file__).resolve().parent
     found = (here / "site" / "CHANGELOG.md", here.parents[1] / "CHANGELOG.md")
     return next((path for path in found if path.is_file()), None)
+
+
+@functools.cache
+def code_digest() -> str:
+    """Digest of the code and templates that decide what a cache keeps and what pages look like."""
+    harness = Path(__file__).resolve().parents[1]
+    policies = harness.parent / "policies"
+    code = [*harness.rglob("*.py"), *harness.rglob("*.toml"), *policies.rglob("*.py")]
+    sha = hashlib.sha256()
+    for path in [*sorted(code), *sorted((site_directory() / "templates").rglob("*.j2"))]:
+        sha.update(f"{path.name} ".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return sha.hexdigest()[:16]

@@ -12,17 +12,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from harness.comparable import arms, where
-from harness.compare import Reading, compare_runs
-from harness.document import is_twin
-from harness.errors import UserError
+from harness.core.errors import UserError
+from harness.core.runspec import RunSpec
 from harness.measure.statistics import t_quantile
 from harness.measure.verdict import worst
-from harness.pages.corpus import Corpus, Entry
-from harness.pages.keep import Keep
-from harness.pages.words import gpu_name
-from harness.runspec import RunSpec
-from harness.words import said
+from harness.pages.numbers import gpu_name
+from harness.published.cache import Keep
+from harness.published.corpus import Corpus, Entry
+from harness.report.arms import arms
+from harness.report.comparable import where
+from harness.report.comparison import Reading, compare_runs
+from harness.report.document import is_twin
+from harness.report.sentences import said
 
 # The arm that a change is held against, the first of these that the board has.
 BASELINES = ("v1", "stock", "v0")

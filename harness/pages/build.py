@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import UserError
-from harness.pages import ahead, compare, crossover, drift, frontier, index, latency, reading, runs
-from harness.pages.assets import plotly_script, site_directory
+from harness.core.errors import UserError
+from harness.pages import compare, crossover, drift, frontier, index, latency, parallel, runs, texts
+from harness.pages.assets import code_digest, plotly_script, site_directory
 from harness.pages.boards import boards
-from harness.pages.corpus import collect
-from harness.pages.keep import Keep
 from harness.pages.render import Writer
 from harness.pages.site import Site
+from harness.published.cache import Keep
+from harness.published.corpus import collect
 
 MARK = ".bench-site"
 MARKED = b"made by `bench site build`\n"
@@ -31,7 +31,7 @@ PAGES: tuple[Callable[[Site, Writer], None], ...] = (
     drift.write,
     compare.write,
     runs.write,
-    reading.write,
+    texts.write,
 )
 
 
@@ -54,11 +54,11 @@ def build(results: Path, out: Path, cache: Path | None = None) -> Built:
     cache = cache or out.resolve().with_name(f"{out.resolve().name}.cache")
     _usable(results, out, cache)
     with _alone(out):
-        return _build(results, out, Keep(cache))
+        return _build(results, out, Keep(cache, code_digest()))
 
 
 def _build(results: Path, out: Path, keep: Keep) -> Built:
-    corpus = collect(results, keep, lambda entries: ahead.compute(entries, keep))
+    corpus = collect(results, keep, lambda entries: parallel.compute(entries, keep))
     site = Site(results, corpus, tuple(boards(corpus, keep)), keep)
     writer = Writer(out, keep)
     writer.file(MARK, MARKED)

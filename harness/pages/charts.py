@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from markupsafe import Markup, escape
 
-from harness.pages.words import number
+from harness.pages.numbers import number
 
 
 def script_json(value: Any) -> str:

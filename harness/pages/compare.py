@@ -6,15 +6,15 @@ import hashlib
 import json
 from typing import Any
 
-from harness.compare import Reading, row_names
 from harness.measure.metrics import METRICS
 from harness.pages.boards import REMEMBERED, TUNED, Arm, Board, compared, decides
 from harness.pages.charts import script_json
 from harness.pages.facets import kind_words, ranked, settings_of
-from harness.pages.keep import Keep
+from harness.pages.numbers import gpu_name
 from harness.pages.render import Writer
 from harness.pages.site import Site
-from harness.pages.words import gpu_name
+from harness.published.cache import Keep
+from harness.report.comparison import Reading, row_names
 
 # What makes an arm the best of its policy in a family.
 BEST_BY = "total_throughput"

@@ -7,17 +7,19 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from harness.errors import UserError
+from harness.core.errors import UserError
+from harness.core.text import percent
 from harness.pages.boards import Arm, Board, Change
 from harness.pages.charts import Chart, Series, script_json
 from harness.pages.facets import kind_words, ranked
+from harness.pages.numbers import gpu_name
 from harness.pages.render import Writer
 from harness.pages.site import Site
-from harness.pages.words import gpu_name
-from harness.profiles import Pair, gpu_names, load_gpu, load_pair
-from harness.words import NOT_TESTED, percent
-from policies.core import PolicyError
-from policies.threshold import StepCosts, crossover, theta0
+from harness.profiles.files import gpu_names, load_gpu
+from harness.profiles.pair import Pair, load_pair
+from harness.report.sentences import NOT_TESTED
+from policies.core import PolicyError, StepCosts
+from policies.online.threshold import crossover, theta0
 
 MIXED = "v1"
 # Throughput of total tokens, as the paper compares them.

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.document import is_twin
 from harness.pages.boards import Arm, Board
-from harness.pages.words import gpu_name, load_words
-from harness.runs import Run
+from harness.pages.numbers import gpu_name, load_words
+from harness.report.document import is_twin
+from harness.runs.run import Run
 
 # What boards can be filtered by: the name in the URL, and what it is called.
 FILTERS = {"gpu": "GPU", "model": "Model", "workload": "Workload", "load": "Load", "kind": "Kind", "slo": "SLO"}

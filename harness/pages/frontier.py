@@ -9,26 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from harness.errors import UserError
+from harness.core.errors import UserError
 from harness.measure.fairness import Fairness, alpha_of_policy
-from harness.measure.profit import (
-    PAPER,
-    Account,
-    Prices,
-    TokenStep,
-    break_even,
-    profit_money,
-    profit_tokenstep,
-    rate,
-)
+from harness.measure.profit import PAPER, Account, Prices, TokenStep, break_even, profit_money, profit_tokenstep, rate
 from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series, script_json
-from harness.pages.detail import GAPS
 from harness.pages.facets import facets, filters, has_sums, kind_words, pages_of, ranked
 from harness.pages.render import Writer
 from harness.pages.site import Site
-from harness.prices import MILLION
-from harness.profile_files import GPU_HOUR, TOKEN_PRICES, Price, load_gpu, load_model
+from harness.profiles.files import GPU_HOUR, TOKEN_PRICES, Price, load_gpu, load_model
+from harness.published.detail import GAPS
+from harness.report.prices import MILLION
 
 # What gaps are held against unless the reader says otherwise, tokens: one of GAPS.
 HELD_AGAINST = 100

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from harness.core.runspec import RunSpec
 from harness.measure.verdict import worst
 from harness.pages.boards import Arm, Board, Change
 from harness.pages.facets import kind_words, ranked, slo_text
-from harness.pages.words import gpu_name, load_words
-from harness.runspec import RunSpec
+from harness.pages.numbers import gpu_name, load_words
 
 # What tells a gain's price.
 PRICE = "ttft_s"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from harness.pages.corpus import Entry
 from harness.pages.facets import facets, filters, pages_of, reported_columns, source_of
 from harness.pages.glance import glance
 from harness.pages.pareto import pareto_chart
-from harness.pages.published import published
 from harness.pages.render import Writer
+from harness.pages.reported import published
 from harness.pages.site import Site
+from harness.published.corpus import Entry
 
 
 def write(site: Site, writer: Writer) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from harness.measure.metrics import METRICS
 from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series
-from harness.pages.detail import CURVES, QUANTILES
 from harness.pages.facets import facets, filters, has_curves, kind_words, pages_of, ranked
 from harness.pages.render import Writer
 from harness.pages.site import Site
+from harness.published.detail import CURVES, QUANTILES
 
 # Every second percent is enough for a line among others; a run's own page has them all.
 SHOWN = tuple(q for q in QUANTILES if q < 1 or q > 98 or q % 2 == 0 or q in (25, 75, 95))

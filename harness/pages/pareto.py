@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.pages.boards import KINDS, Arm, Board
 from harness.pages.charts import Chart, Series
 from harness.pages.facets import kind_words, ranked
-from harness.pages.words import gpu_name, load_words
+from harness.pages.numbers import gpu_name, load_words
 
 # A number that nobody measured has an open mark.
 FILLED = "measured"

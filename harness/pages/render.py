@@ -16,8 +16,8 @@ import jinja2
 from harness.measure.metrics import METRICS
 from harness.pages.assets import site_directory
 from harness.pages.facets import settings_of
-from harness.pages.keep import Keep
-from harness.pages.words import change, exact, gpu_name, load_words, number, seconds
+from harness.pages.numbers import change, exact, gpu_name, load_words, number, seconds
+from harness.published.cache import Keep
 
 
 def environment() -> jinja2.Environment:

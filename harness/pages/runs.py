@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from harness.document import is_twin
 from harness.measure.metrics import METRICS, Metric
 from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series
-from harness.pages.corpus import FILES, Entry
-from harness.pages.detail import CURVES, QUANTILES
 from harness.pages.facets import source_of
 from harness.pages.render import Writer
 from harness.pages.site import Site
+from harness.published.corpus import FILES, Entry
+from harness.published.detail import CURVES, QUANTILES
+from harness.report.document import is_twin
 
 
 def write(site: Site, writer: Writer) -> None:

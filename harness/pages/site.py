@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.pages.boards import Board
-from harness.pages.corpus import Corpus
-from harness.pages.keep import Keep
+from harness.published.cache import Keep
+from harness.published.corpus import Corpus
 
 
 @dataclass(frozen=True, slots=True)

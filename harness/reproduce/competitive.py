@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from itertools import combinations_with_replacement
 from typing import Any
 
-from harness.errors import UserError
+from harness.core.errors import UserError
 from harness.reproduce.fair_optimum import fair_optimum
-from policies.isjl import isjl, isjl_best, isjl_paper
-from policies.resource_fair import makespan
+from policies.offline.baselines import makespan
+from policies.offline.isjl import isjl, isjl_best, isjl_paper
 
 # Beyond these a search takes hours.
 LARGEST_LENGTH, MOST_REQUESTS = 16, 6

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from harness.reproduce.isjl_published import Published, Row
-from harness.reproduce.lengths import of_table1, of_table3
+from harness.reproduce.length_laws import of_table1, of_table3
 from harness.simulate.token_steps import Segments, StepTime, Totals, segments_of, totals_of
-from policies.isjl import isjl, isjl_best, isjl_paper
-from policies.resource_fair import Planner, fcfs, ljf, sjf
+from policies.offline.baselines import Planner, fcfs, ljf, sjf
+from policies.offline.isjl import isjl, isjl_best, isjl_paper
 
 SLOTS = 50
 PRICE, STEP_COST, TOKEN_COST = 0.002, 5e-4, 1e-6

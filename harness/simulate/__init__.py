@@ -1,1 +1,1 @@
-"""The virtual-time engine and what its steps cost."""
+"""The virtual-time engine: vLLM's batching rules, a step at a time or in leaps."""

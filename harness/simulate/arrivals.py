@@ -6,8 +6,8 @@ import heapq
 from collections import deque
 from collections.abc import Sequence
 
-from workloads.arrivals import Stream
-from workloads.sessions import turns_of
+from workloads.core.sessions import turns_of
+from workloads.core.stream import Stream
 
 NEVER = (1 << 63) - 1  # ns
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from harness.profiles.cost import CostModel
 from harness.simulate.arrivals import NEVER, Arrivals
-from harness.simulate.chunk import FINISH_LENGTH, FINISH_TOO_LONG, Chunk, Log, pack_request, pack_step
-from harness.simulate.cost import CostModel
 from harness.simulate.leap import Leap, leap_ahead
 from harness.simulate.limits import EngineLimits, too_long
 from harness.simulate.prefix_cache import PrefixCache
+from harness.simulate.rows import FINISH_LENGTH, FINISH_TOO_LONG, Log, Rows, pack_request, pack_step
 from harness.simulate.scheduler import Scheduler
 from harness.simulate.state import State
 from harness.simulate.token_times import TokenTimes
 from policies.core import MIXED, Policy, StepPlan
-from workloads.arrivals import Stream
-from workloads.hints import Hints
+from workloads.core.stream import Stream
+from workloads.lengths.hints import Hints
 
 
 class BatchLoop:
@@ -55,7 +55,7 @@ class BatchLoop:
         """Requests of the stream that have arrived."""
         return self._arrivals.sent
 
-    def run(self, sink: Callable[[Chunk], bool], every: int = 1024) -> bool:
+    def run(self, sink: Callable[[Rows], bool], every: int = 1024) -> bool:
         """Replays the stream; hands rows to `sink` about every `every` steps.
 
         Returns True when every request sent has ended, False when `sink` said stop (it returned False).
@@ -93,13 +93,13 @@ class BatchLoop:
         self.whole = True
         return True
 
-    def drain(self) -> Chunk:
+    def drain(self) -> Rows:
         """The rows since the last call."""
         requests, steps = self._log.drain()
         found = None
         if self._cache is not None:
             found = list(map(self._cache.found_tokens.get, requests[:, 0].tolist()))
-        return Chunk(requests, steps, self._times.drain(), self._log.states, self._now, self.finished, found)
+        return Rows(requests, steps, self._times.drain(), self._log.states, self._now, self.finished, found)
 
     def _arrive(self) -> bool:
         """Queues what comes by now; says whether anything did."""

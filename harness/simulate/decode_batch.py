@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TypeVar
 
-from workloads.trace import Ints
+from workloads.core.trace import Ints
 
 Clock = TypeVar("Clock", int, Ints)  # one or many
 

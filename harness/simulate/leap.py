@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.simulate.cost import CostModel
+from harness.profiles.cost import CostModel
 from harness.simulate.state import State
-from policies.core import Phase, StepPlan
-from policies.step_log import STEP_COLUMNS
-from workloads.trace import Ints
+from policies.core import STEP_COLUMNS, Phase, StepPlan
+from workloads.core.trace import Ints
 
 # An enum's members cost a look-up each time.
 MIXED, PREFILL, _ = Phase

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workloads.trace import Trace
+from workloads.core.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

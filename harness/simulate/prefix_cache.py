@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from itertools import islice
 
-from workloads.content import Content
+from workloads.prompts.content import Content
 
 
 class PrefixCache:

@@ -1,22 +1,72 @@
-"""From the batch loop's integers to the columns that everything downstream reads."""
+"""What the batch loop hands over as it goes, and the columns that everything downstream reads.
+
+A row a request and a row a step: integers, in nanoseconds and tokens.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from harness.records import FINISHES, MODES, PHASES, REQUESTS, STEPS
-from harness.simulate.chunk import REQUEST_FIELDS, Chunk
+from harness.core.records import FINISHES, REQUESTS, STEPS, step_columns, to_batch, to_names
 from harness.simulate.limits import EngineLimits
-from policies.core import PolicyState
-from policies.step_log import STEP_COLUMNS
-from workloads.trace import Trace
+from policies.core import STEP_COLUMNS, PolicyState
+from workloads.core.trace import Ints, Trace
 
-Ints = npt.NDArray[np.int64]
+REQUEST_FIELDS = ("row", "due", "sent", "first", "last", "done", "output_tokens", "preemptions", "finish")
+# Places in harness.core.records.FINISHES.
+FINISH_LENGTH = 0
+FINISH_TOO_LONG = 2
+
+# An array takes an iterable's numbers one by one, which costs four times as much.
+pack_request = Struct(f"{len(REQUEST_FIELDS)}q").pack
+pack_step = Struct(f"{len(STEP_COLUMNS)}q").pack
 
 
-def request_batch(chunk: Chunk, trace: Trace, limits: EngineLimits) -> pa.RecordBatch:
+@dataclass(slots=True)
+class Rows:
+    """Rows since the last one, and the gaps of requests that were preempted."""
+
+    requests: Ints  # (rows, len(REQUEST_FIELDS))
+    steps: Ints  # (rows, len(STEP_COLUMNS))
+    gaps: dict[int, Ints]  # stream row -> gaps between its tokens
+    states: list[PolicyState]  # all so far; a step's `state` is an index, -1 where the policy has none
+    now_ns: int
+    finished: int
+    found: list[int | None] | None = None  # of each request row the prompt tokens that a prefix cache had
+
+
+class Log:
+    """The rows that no chunk has yet, packed one after the other, and the states that the steps point to."""
+
+    def __init__(self) -> None:
+        self.requests = bytearray()
+        self.steps = bytearray()
+        self.states: list[PolicyState] = []
+        self.held: PolicyState | None = None  # the policy's state, and its place among them
+        self.state = -1
+
+    def hold(self, state: PolicyState | None) -> None:
+        """What the policy holds to be true from the next step on."""
+        self.held = state
+        self.state = -1
+        if state is not None:
+            self.state = len(self.states)
+            self.states.append(state)
+
+    def drain(self) -> tuple[Ints, Ints]:
+        """The rows of requests and of steps since the last call."""
+        requests = np.frombuffer(self.requests, dtype=np.int64).reshape(-1, len(REQUEST_FIELDS))
+        steps = np.frombuffer(self.steps, dtype=np.int64).reshape(-1, len(STEP_COLUMNS))
+        self.requests, self.steps = bytearray(), bytearray()
+        return requests, steps
+
+
+def request_batch(chunk: Rows, trace: Trace, limits: EngineLimits) -> pa.RecordBatch:
     """The chunk's request rows with what the trace asked for, times in seconds."""
     column = {name: chunk.requests[:, i] for i, name in enumerate(REQUEST_FIELDS)}
     rows = column["row"]
@@ -43,55 +93,13 @@ def request_batch(chunk: Chunk, trace: Trace, limits: EngineLimits) -> pa.Record
     return to_batch(values, REQUESTS, len(rows))
 
 
-def step_batch(chunk: Chunk) -> pa.RecordBatch:
+def step_batch(chunk: Rows) -> pa.RecordBatch:
     """The chunk's step rows with the policy's state, times in seconds."""
     column = {name: chunk.steps[:, i] for i, name in enumerate(STEP_COLUMNS)}
     return to_batch(step_columns(column, chunk.states), STEPS, len(chunk.steps))
 
 
-def step_columns(column: dict[str, Ints], states: list[PolicyState]) -> dict[str, object]:
-    """The columns of STEPS from a step's integers (STEP_COLUMNS) and the policy states that they point to."""
-    values: dict[str, object] = dict(column)
-    del values["t"], values["duration"], values["state"]
-    values["t_s"] = column["t"] / 1e9
-    values["duration_s"] = column["duration"] / 1e9
-    values["phase"] = to_names(column["phase"], PHASES)
-    values.update(_states(column["state"], states))
-    return values
-
-
-def _states(which: Ints, states: list[PolicyState]) -> dict[str, object]:
-    # A chunk names few of the states, so only those are made into columns.
-    named, place = np.unique(which, return_inverse=True)
-    held = [states[i] if i >= 0 else PolicyState() for i in named.tolist()]
-    columns: dict[str, object] = {}
-    for name, kind in (
-        ("k", pa.int64()),
-        ("n", pa.int64()),
-        ("theta", pa.float64()),
-        ("p0", pa.float64()),
-        ("eta", pa.float64()),
-        ("mu_l", pa.float64()),
-        ("n_obs", pa.float64()),
-    ):
-        columns[f"policy_{name}"] = pa.array([getattr(state, name) for state in held], kind).take(pa.array(place))
-    for name, kind in (
-        ("crossover_left", pa.float64()),
-        ("crossover_right", pa.float64()),
-        ("correction_capped", pa.bool_()),
-    ):
-        columns[name] = pa.array([getattr(state, name) for state in held], kind).take(pa.array(place))
-    modes = pa.array([None if state.mode is None else MODES.index(state.mode) for state in held], pa.int8())
-    columns["policy_mode"] = pa.DictionaryArray.from_arrays(modes.take(pa.array(place)), pa.array(MODES))
-    return columns
-
-
-def to_names(codes: Ints, names: tuple[str, ...]) -> pa.DictionaryArray:
-    """Places in `names` as a column of names."""
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8)), pa.array(names))
-
-
-def _gaps(chunk: Chunk, rows: Ints) -> pa.Array:
+def _gaps(chunk: Rows, rows: Ints) -> pa.Array:
     if not chunk.gaps:
         return pa.nulls(len(rows), pa.list_(pa.float64()))
     lists = [None if (gaps := chunk.gaps.get(row)) is None else gaps / 1e9 for row in rows.tolist()]
@@ -111,17 +119,3 @@ def _errors(rows: Ints, too_long: npt.NDArray[np.bool_], trace: Trace, limits: E
             else f"request {trace.id_of(row)}: {asked} exceed max_model_len {limits.max_model_len}"
         )
     return pa.array(reasons, pa.string())
-
-
-def to_batch(values: dict[str, object], schema: pa.Schema, length: int) -> pa.RecordBatch:
-    """Columns by name, None for all null, as a batch of the schema."""
-    arrays = []
-    for column in schema:
-        value = values[column.name]
-        if value is None:
-            arrays.append(pa.nulls(length, column.type))
-        elif isinstance(value, pa.Array):
-            arrays.append(value)
-        else:
-            arrays.append(pa.array(value, column.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)

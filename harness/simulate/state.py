@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sized
 from harness.simulate.decode_batch import DecodeBatch
 from harness.simulate.limits import EngineLimits
 from policies.core import Order, Partial, Waiting
-from workloads.hints import Hints
-from workloads.trace import Trace
+from workloads.core.trace import Trace
+from workloads.lengths.hints import Hints
 
 
 class State:

@@ -6,7 +6,7 @@ from array import array
 
 import numpy as np
 
-from workloads.trace import Ints
+from workloads.core.trace import Ints
 
 
 class TokenTimes:

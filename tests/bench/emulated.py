@@ -11,13 +11,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from harness.core.runspec import RunSpec
 from harness.engines.base import Status
 from harness.engines.emulated import Emulated
-from harness.engines.emulated_process import SchedulerProcess
-from harness.engines.environments import examine
-from harness.run import prepare, run
-from harness.runspec import RunSpec
-from workloads.arrivals import Stream
+from harness.engines.serving.environments import examine
+from harness.engines.serving.scheduler_process import SchedulerProcess
+from harness.session.one_run import prepare, run
+from workloads.core.stream import Stream
 
 
 def cpu_s(process: SchedulerProcess) -> float:

@@ -33,8 +33,8 @@ from harness.drive.endpoint import Endpoint
 from harness.drive.plan import Planned
 from harness.drive.settings import Settings
 from harness.drive.workers import drive
-from workloads.arrivals import Poisson
-from workloads.arrivals import unit_times as unit
+from workloads.core.arrivals import Poisson
+from workloads.core.stream import unit_times as unit
 
 PORT = 8197
 PROMPT = 64

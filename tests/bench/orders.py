@@ -15,8 +15,7 @@ import time
 from bisect import insort
 from collections.abc import Iterator
 
-from harness.plan import read_policy
-from policies.catalog import make_policy
+from policies.catalog import make_policy, read_policy
 from policies.core import Partial, Policy, Waiting
 
 SLOTS = 256

@@ -16,11 +16,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from harness.engines.environments import examine
-from harness.engines.tiny_model import FLAGS, make_tiny_model
-from harness.engines.vllm_command import Plugin, command, environment
-from harness.engines.vllm_server import Server, free_port, plugin_path
-from harness.runspec import RunSpec
+from harness.core.runspec import RunSpec
+from harness.engines.serving.command import Plugin, command, environment
+from harness.engines.serving.environments import examine
+from harness.engines.serving.server import Server, free_port, plugin_path
+from harness.engines.serving.tiny_model import FLAGS, make_tiny_model
 
 LOAD = ("--workload", "synthetic:mu_l=100,mu_o=50", "--concurrency", "64", "--slots", "32", "--token-budget", "512")
 
@@ -45,7 +45,7 @@ def turn(server: Server, requests: int, seed: int, out: Path) -> tuple[float, fl
     words = [
         sys.executable,
         "-c",
-        "from harness.entry import main; main()",
+        "from harness.cli.entry import main; main()",
         "run",
         "--url",
         server.endpoint.url,

@@ -11,8 +11,8 @@ import random
 import time
 from collections.abc import Callable
 
-from policies.isjl import isjl, isjl_best, isjl_paper
-from policies.resource_fair import fcfs, ljf, makespan, sjf
+from policies.offline.baselines import fcfs, ljf, makespan, sjf
+from policies.offline.isjl import isjl, isjl_best, isjl_paper
 
 PLANNERS: dict[str, Callable[[list[int], int, int], list[int]]] = {
     "fcfs": lambda lengths, slots, _: fcfs(lengths, slots),

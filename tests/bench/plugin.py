@@ -23,7 +23,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from policies.step_log import StepLog
+from policies.plugin.step_log import StepLog
 from policies.vllm_emulated import Replay, engine_config, make_scheduler
 
 METHODS = ("schedule", "update_from_output", "add_request", "_free_request", "_preempt_request")

@@ -20,11 +20,11 @@ def measure(gpu: str, policy: str, requests: int, lengths: str, caching: bool) -
 
     With a prefix cache it is WildChat's twin instead, 256 conversations at a time.
     """
+    from harness.core.runspec import RunSpec
     from harness.engines.simulated import Simulated, replay
-    from harness.run import stream_of
-    from harness.runspec import RunSpec
-    from harness.simulate.chunk import Chunk
+    from harness.session.one_run import stream_of
     from harness.simulate.prefix_cache import PrefixCache
+    from harness.simulate.rows import Rows
 
     spec = RunSpec(gpu=gpu, model="Qwen/Qwen3-8B", policy=policy, workload="sharegpt", requests=requests)
     spec = dataclasses.replace(spec, lengths=lengths)
@@ -35,7 +35,7 @@ def measure(gpu: str, policy: str, requests: int, lengths: str, caching: bool) -
     cache = None if engine.content is None else PrefixCache(engine.content, engine.limits.kv_blocks - 1, 16)
     rows = 0
 
-    def sink(chunk: Chunk) -> bool:
+    def sink(chunk: Rows) -> bool:
         nonlocal rows
         rows += len(chunk.requests)
         return True

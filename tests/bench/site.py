@@ -23,8 +23,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from harness.runs import run_path
-from harness.runspec import RunSpec
+from harness.core.runspec import RunSpec
+from harness.runs.run import run_path
 
 BENCH = str(Path(sys.executable).with_name("bench"))
 POLICIES = ("v1", "v0", "eb", "ebplus", "eb:k=16")

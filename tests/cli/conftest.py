@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import Bench, bench_in
+from tests.support.commands import Bench, bench_in
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.commands import Bench
+from tests.support.commands import Bench
 
 RUN = ("run", "--gpu", "rtxpro6000", "--workload", "sharegpt", "--requests", "300", "--slots", "256")
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests import dataset_files as made
-from tests.commands import BENCH, Bench
-from tests.unit.test_workloads_sharegpt import bytes_tokenizer  # noqa: F401 - a fixture
+from tests.support import dataset_files as made
+from tests.support.commands import BENCH, Bench
+from tests.unit.workloads.test_workloads_sharegpt import bytes_tokenizer  # noqa: F401 - a fixture
 
 REVISION = "200748d9d3cddcc9d782887541057aca0b18c5da"
 LMSYS = "lmsys/lmsys-chat-1m"

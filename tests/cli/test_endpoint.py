@@ -19,9 +19,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.commands import BENCH, Bench
-from tests.dataset_files import lmsys_rows, lmsys_schema, write_parquet
-from tests.unit.test_chat_template import CHAT, write_model
+from tests.support.commands import BENCH, Bench
+from tests.support.dataset_files import lmsys_rows, lmsys_schema, write_parquet
+from tests.unit.workloads.test_chat_template import CHAT, write_model
 
 Serve = Callable[..., tuple[str, subprocess.Popen[str]]]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import RUN, Bench, bench_in
+from tests.support.commands import RUN, Bench, bench_in
 
 PRICES = ("--price-in", "0.1/M", "--price-out", "0.4/M", "--gpu-hour", "1.5")
 

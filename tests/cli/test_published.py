@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.commands import Bench
+from tests.support.commands import Bench
 
 RESULTS = Path(__file__).parents[2] / "results"
 

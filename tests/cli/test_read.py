@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import RUN, Bench
+from tests.support.commands import RUN, Bench
 
 
 def test_compare_gives_differences_ratios_and_words(bench: Bench) -> None:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness import replay
-from harness.pages.check import check
-from harness.runs import find_runs
-from harness.store import recover
-from tests.commands import RUN, Bench
+from harness.published.check import check
+from harness.runs.run import find_runs
+from harness.runs.writer import recover
+from harness.session import replay
+from tests.support.commands import RUN, Bench
 
 TOKENSTEP = ("run", "--gpu", "l40s", "--engine", "tokenstep", "--workload", "sharegpt", "--requests", "60", "--slots")
 CHECK = ("site", "check", "--replay")

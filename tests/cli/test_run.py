@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.commands import BENCH, RUN, Bench
+from tests.support.commands import BENCH, RUN, Bench
 
 METRICS = ("request_throughput", "output_throughput", "total_throughput", "ttft_s", "tpot_s", "itl_s", "e2el_s")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import Bench
+from tests.support.commands import Bench
 
 RUN = ("run", "--gpu", "l40s", "--engine", "tokenstep", "--workload", "sharegpt", "--requests", "300", "--slots", "16")
 POLICIES = "fcfs,sjf,ljf,isjl:alpha=100,isjl-best:alpha=100,isjl-paper:alpha=100"

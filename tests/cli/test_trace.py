@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from tests.commands import Bench
+from tests.support.commands import Bench
 
 
 def test_import_info_plot(bench: Bench, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.step_table import StepLog, read_step_log
+from harness.runs.step_log import StepLog, read_step_log
 
 ROOT = Path(__file__).parents[2]
 

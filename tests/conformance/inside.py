@@ -18,15 +18,15 @@ from typing import Any
 from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.request import Request, RequestStatus
 
-from policies import plugin_narrow, vllm_plugin
-from policies.core import DECODE, MIXED, UNLIMITED, Phase, PolicyError, StepPlan, View, Waiting
-from policies.mixed import Mixed
-from policies.plugin_engine import SCHEDULER_NAMES, check_names, check_queue
-from policies.plugin_narrow import merge_one_shot
-from policies.plugin_policy import PolicyFault
-from policies.plugin_queue import OrderedQueue, as_waiting, hint_of
-from policies.plugin_setup import read_setup
-from policies.step_log import STEP_COLUMNS
+from policies import vllm_plugin
+from policies.core import DECODE, MIXED, STEP_COLUMNS, UNLIMITED, Phase, PolicyError, StepPlan, View, Waiting
+from policies.online.mixed import Mixed
+from policies.plugin import narrow as plugin_narrow
+from policies.plugin.asked import PolicyFault
+from policies.plugin.narrow import merge_one_shot
+from policies.plugin.queue import OrderedQueue, as_waiting, hint_of
+from policies.plugin.requirements import SCHEDULER_NAMES, check_names, check_queue
+from policies.plugin.setup import read_setup
 from policies.vllm_emulated import Replay, engine_config, make_scheduler
 
 BASE = engine_config()

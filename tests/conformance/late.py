@@ -6,7 +6,7 @@ policy is told of its end only then. Everything else is as without. A step may t
 
 from __future__ import annotations
 
-from tests.oracle import Oracle, Request
+from tests.support.oracle import Oracle, Request
 
 
 class LateOracle(Oracle):

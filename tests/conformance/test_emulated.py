@@ -17,19 +17,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from harness.profiles.cost import CostModel
 from harness.simulate.batch import BatchLoop
-from harness.simulate.chunk import FINISH_TOO_LONG, Chunk
-from harness.simulate.cost import CostModel
 from harness.simulate.limits import EngineLimits
+from harness.simulate.rows import FINISH_TOO_LONG, Rows
 from policies.catalog import make_policy
-from policies.core import Policy, PolicyState
-from policies.step_log import STEP_COLUMNS
-from policies.threshold import StepCosts
+from policies.core import STEP_COLUMNS, Policy, PolicyState, StepCosts
 from tests.conformance.engine import EmulatedEngine, Replayed
 from tests.conformance.late import LateOracle
-from tests.oracle import Counts, Oracle
-from workloads.arrivals import Closed, Constant, Stream
-from workloads.trace import Trace
+from tests.support.oracle import Counts, Oracle
+from workloads.core.arrivals import Closed, Constant
+from workloads.core.stream import Stream
+from workloads.core.trace import Trace
 
 Ints = npt.NDArray[np.int64]
 
@@ -175,9 +174,9 @@ def random_case(seed: int, spread: int = 1) -> Case:
 
 def simulated(case: Case, cost: CostModel) -> tuple[Ints, Ints, list[PolicyState]]:
     """Steps, requests and states of the virtual-time engine."""
-    chunks: list[Chunk] = []
+    chunks: list[Rows] = []
 
-    def keep(chunk: Chunk) -> bool:
+    def keep(chunk: Rows) -> bool:
         chunks.append(chunk)
         return True
 

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from harness.simulate.batch import BatchLoop
-from harness.simulate.chunk import Chunk
 from harness.simulate.limits import EngineLimits
 from harness.simulate.prefix_cache import PrefixCache
-from policies.threshold import StepCosts
+from harness.simulate.rows import Rows
+from policies.core import StepCosts
 from tests.conformance.engine import EmulatedEngine
 from tests.conformance.test_emulated import (
     TRACES,
@@ -31,14 +31,15 @@ from tests.conformance.test_emulated import (
     random_policy,
     told_ns,
 )
-from tests.contents import tokens_of
-from tests.oracle import Oracle
-from workloads.arrivals import Arrival, Closed, Constant, Stream
-from workloads.blocks import Blocks
-from workloads.content import Content
-from workloads.filters import with_history
-from workloads.sessions import turns_of
-from workloads.trace import Trace
+from tests.support.contents import tokens_of
+from tests.support.oracle import Oracle
+from workloads.core.arrivals import Arrival, Closed, Constant
+from workloads.core.blocks import Blocks
+from workloads.core.sessions import turns_of
+from workloads.core.stream import Stream
+from workloads.core.trace import Trace
+from workloads.lengths.filters import with_history
+from workloads.prompts.content import Content
 
 RULES = ("hits", "own_hits", "whole_hits", "evictions", "duplicates", "preemptions", "chunked")
 
@@ -125,7 +126,7 @@ def test_the_virtual_engines_prefix_cache_is_vllms(engine: EmulatedEngine) -> No
         tokens = tokens_of(case.stream.trace, sessions)
         content = Content(case.stream.trace, case.limits.block_size, sessions)
         cache = Watched(content, case.limits.kv_blocks - 1, case.limits.block_size)
-        chunks: list[Chunk] = []
+        chunks: list[Rows] = []
         loop = BatchLoop(case.stream, case.policy(), Told(), case.limits, cache=cache)
         assert loop.run(lambda chunk, kept=chunks: kept.append(chunk) is None)  # type: ignore[misc] # a default in a lambda
         steps = np.concatenate([chunk.steps for chunk in chunks])

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.runs.step_log import read_step_log
 from harness.simulate.limits import EngineLimits
-from harness.step_table import read_step_log
-from policies.step_log import STEP_COLUMNS
-from policies.threshold import StepCosts
+from policies.core import STEP_COLUMNS, StepCosts
 from tests.conformance.engine import ROOT, EmulatedEngine
 from tests.conformance.test_emulated import WITHOUT_STATE, Case, Nanosecond, check_steps, plain, simulated
-from workloads.arrivals import Constant, Stream
-from workloads.trace import Trace
+from workloads.core.arrivals import Constant
+from workloads.core.stream import Stream
+from workloads.core.trace import Trace
 
 # Each starts a server.
 pytestmark = pytest.mark.timeout(1800)

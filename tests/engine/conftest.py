@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.tiny_model import FLAGS, make_tiny_model
-from tests.commands import Bench, bench_in
+from harness.engines.serving.tiny_model import FLAGS, make_tiny_model
+from tests.support.commands import Bench, bench_in
 
 # Step costs of the size that this model has on a CPU; what they are decides nothing here.
 PROFILE = """

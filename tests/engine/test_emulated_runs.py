@@ -16,16 +16,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from harness.core.runspec import RunSpec
 from harness.engines.base import Status
 from harness.engines.emulated import Emulated
-from harness.engines.emulated_process import SchedulerProcess
-from harness.engines.environments import examine
+from harness.engines.serving.environments import examine
+from harness.engines.serving.scheduler_process import SchedulerProcess
 from harness.engines.simulated import Simulated
-from harness.run import Prepared, prepare, run
-from harness.runs import Run
-from harness.runspec import RunSpec
-from tests.commands import BENCH, bench_in
-from workloads.arrivals import Stream
+from harness.runs.run import Run
+from harness.session.one_run import Prepared, prepare, run
+from tests.support.commands import BENCH, bench_in
+from workloads.core.stream import Stream
 
 # A cache small enough to preempt, a budget small enough to cut prompts into chunks, one request in fifty too long.
 SPEC = RunSpec(

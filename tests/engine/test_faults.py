@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.tiny_model import FLAGS
-from harness.engines.vllm_server import Server, plugin_path
-from tests.commands import BENCH, Bench
+from harness.engines.serving.server import Server, plugin_path
+from harness.engines.serving.tiny_model import FLAGS
 from tests.engine.conftest import RUN, with_options
 from tests.engine.test_runs import engines, wait_for
+from tests.support.commands import BENCH, Bench
 
 
 @pytest.mark.parametrize(

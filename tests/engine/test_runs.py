@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.commands import BENCH, Bench
 from tests.engine.conftest import RUN
+from tests.support.commands import BENCH, Bench
 
 POLICIES = ("stock", "v1", "v0", "eb:k=4", "eb", "ebplus")
 VICTIM = "v0"

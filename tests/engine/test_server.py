@@ -12,15 +12,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from harness.engines.environments import examine
-from harness.engines.tiny_model import FLAGS
-from harness.engines.vllm_command import Plugin, command, environment
-from harness.engines.vllm_server import Server, free_port, plugin_path
-from harness.engines.vllm_told import other_than_asked, read_back, told_by
-from harness.runspec import RunSpec
-from harness.step_table import StepLog, read_step_log
-from tests.commands import Bench
+from harness.core.runspec import RunSpec
+from harness.engines.serving.command import Plugin, command, environment
+from harness.engines.serving.environments import examine
+from harness.engines.serving.read_back import other_than_asked, read_back, told_by
+from harness.engines.serving.server import Server, free_port, plugin_path
+from harness.engines.serving.tiny_model import FLAGS
+from harness.runs.step_log import StepLog, read_step_log
 from tests.engine.test_runs import engines, wait_for
+from tests.support.commands import Bench
 
 SPEC = RunSpec(
     gpu="cpu",

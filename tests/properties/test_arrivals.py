@@ -5,7 +5,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.arrivals import (
+from workloads.core.arrivals import (
     Arrival,
     Closed,
     Constant,
@@ -16,12 +16,9 @@ from workloads.arrivals import (
     Poisson,
     Ramp,
     parse_arrival,
-    phase_times,
-    ramp_times,
-    schedule,
-    unit_times,
 )
-from workloads.trace import Trace
+from workloads.core.stream import phase_times, ramp_times, schedule, unit_times
+from workloads.core.trace import Trace
 
 rates = st.floats(1e-3, 1e5)
 seconds = st.floats(1e-2, 1e4)

@@ -17,27 +17,27 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.profiles.cost import CostModel
+from harness.profiles.linear import Linear
+from harness.profiles.roofline import Roofline
 from harness.simulate.batch import BatchLoop
-from harness.simulate.chunk import REQUEST_FIELDS, Chunk
-from harness.simulate.cost import CostModel
 from harness.simulate.limits import EngineLimits
-from harness.simulate.linear import Linear
 from harness.simulate.prefix_cache import PrefixCache
-from harness.simulate.roofline import Roofline
+from harness.simulate.rows import REQUEST_FIELDS, Rows
 from policies.catalog import make_policy
-from policies.core import DECODE, UNLIMITED, Order, Phase, Policy, PolicyState, StepPlan, View
-from policies.mixed import Mixed
-from policies.orders import Ranked
-from policies.step_log import STEP_COLUMNS
-from policies.threshold import StepCosts, crossover
-from tests.contents import tokens_of
-from tests.oracle import LENGTH, TOO_LONG, Oracle, StepRow
-from workloads.arrivals import Arrival, Closed, ClosedPhases, Poisson, Stream
-from workloads.blocks import Blocks
-from workloads.content import Content
-from workloads.filters import with_history
-from workloads.hints import Hints, hints_of
-from workloads.trace import Trace
+from policies.core import DECODE, STEP_COLUMNS, UNLIMITED, Order, Phase, Policy, PolicyState, StepCosts, StepPlan, View
+from policies.online.mixed import Mixed
+from policies.online.orders import Ranked
+from policies.online.threshold import crossover
+from tests.support.contents import tokens_of
+from tests.support.oracle import LENGTH, TOO_LONG, Oracle, StepRow
+from workloads.core.arrivals import Arrival, Closed, ClosedPhases, Poisson
+from workloads.core.blocks import Blocks
+from workloads.core.stream import Stream
+from workloads.core.trace import Trace
+from workloads.lengths.filters import with_history
+from workloads.lengths.hints import Hints, hints_of
+from workloads.prompts.content import Content
 
 Ints = npt.NDArray[np.int64]
 T = TypeVar("T")
@@ -445,7 +445,7 @@ class Played:
     states: list[PolicyState]
     loop: BatchLoop
     policy: Watching
-    chunks: list[Chunk]
+    chunks: list[Rows]
 
     def column(self, name: str) -> Ints:
         return self.steps[:, STEP_COLUMNS.index(name)]
@@ -459,9 +459,9 @@ def play(case: Case, leap: bool = True, every: int | None = None) -> Played:
     limit = case.max_duration_s
     cache = case.cache()
     loop = BatchLoop(case.stream, policy, case.model, case.limits, leap, limit, case.hints, cache)
-    chunks: list[Chunk] = []
+    chunks: list[Rows] = []
 
-    def sink(chunk: Chunk) -> bool:
+    def sink(chunk: Rows) -> bool:
         chunks.append(chunk)
         # Asked only between steps, so it must hold there: with every=1, at each of them.
         assert 0 <= loop.state.free_blocks <= loop.state.total_blocks

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.profiles import load_pair
-from harness.simulate.cost import CostModel
-from harness.simulate.linear import Linear
-from harness.simulate.roofline import Roofline
+from harness.profiles.cost import CostModel
+from harness.profiles.linear import Linear
+from harness.profiles.pair import load_pair
+from harness.profiles.roofline import Roofline
 
 seconds = st.floats(1e-9, 1.0, allow_subnormal=False)
 rooflines = st.builds(

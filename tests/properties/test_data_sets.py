@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import dataset_files as made
-from workloads import qwen_vocabulary
+from tests.support import dataset_files as made
 from workloads.catalog import load_workload
-from workloads.errors import WorkloadError
+from workloads.core.errors import WorkloadError
+from workloads.text import qwen_vocabulary
 
 Case = tuple[str, Path, dict[str, str]]
 

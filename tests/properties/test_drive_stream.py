@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.drive.openai_stream import Answer
-from tests.drive_servers import DONE, delta, event, token, usage
+from tests.support.drive_servers import DONE, delta, event, token, usage
 
 TEXTS = st.text(max_size=6) | st.sampled_from(["", '"', "\\", '\\"', "\n", " the", "é", "🙂", '","text":"', "data: "])
 REASONS = st.sampled_from([None, None, None, "length", "stop"])

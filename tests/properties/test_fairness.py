@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.records import STEPS
 from harness.measure.fairness import DECODE, KV, NOTHING, Fairness, dot, fairness, merge, of_batch
 from harness.measure.profit import Account, TokenStep, break_even, profit_tokenstep
-from harness.records import STEPS
-from tests.runfactory import table_of
-from tests.schedules import Schedule
+from tests.support.runfactory import table_of
+from tests.support.schedules import Schedule
 
 
 @st.composite

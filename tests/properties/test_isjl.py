@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.core import Order, Partial, Phase, Policy, View, Waiting
-from policies.guarded import GuardOptions, Isjl
-from policies.mixed import Mixed
-from policies.orders import Ranked, expected
+from policies.online.isjl import GuardOptions, Isjl
+from policies.online.mixed import Mixed
+from policies.online.orders import Ranked, expected
 from tests.properties.test_batch import Case, Seeded, case_of, check_conservation, crowded, play
 
 # Strict traces, in `make check` and in `make soak`.

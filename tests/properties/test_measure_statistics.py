@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.core.records import REQUESTS, STEPS
 from harness.measure.columns import Requests
 from harness.measure.estimate import ratio_of_sums, repeats_ratio, within_run_ratio
 from harness.measure.gaps import token_gaps
@@ -18,8 +19,7 @@ from harness.measure.sample import Sample
 from harness.measure.statistics import PERCENTILES, block_length, enough, mean_variance, weighted_percentile
 from harness.measure.summary import summarise
 from harness.measure.window import longest_span
-from harness.records import REQUESTS, STEPS
-from tests.runfactory import SECOND, SPEC, request, step, table_of, toy_run
+from tests.support.runfactory import SECOND, SPEC, request, step, table_of, toy_run
 
 NANOS = st.integers(0, 10**12)
 

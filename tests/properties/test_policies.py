@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from policies.controller import ControlOptions, FixedController, OnlineController
-from policies.core import Partial, Phase, Policy
-from policies.ebplus import EBPlus
-from policies.exclusive import Exclusive
-from policies.hazard import ExposureEstimator
-from policies.threshold import StepCosts, growth_reserve, n_star_limited, theta0, throughput_eb
+from policies.core import Partial, Phase, Policy, StepCosts
+from policies.online.controller import ControlOptions, FixedController, OnlineController
+from policies.online.ebplus import EBPlus
+from policies.online.exclusive import Exclusive
+from policies.online.hazard import ExposureEstimator
+from policies.online.threshold import growth_reserve, n_star_limited, theta0, throughput_eb
 
 COSTS = StepCosts(0.0013, 2.5e-5, 0.0089, 4.6e-5, 0.0013, 2.5e-5, 5.2e-5, 1.5e-5)
 

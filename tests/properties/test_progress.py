@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.progress import Progress, statistics_of
+from policies.plugin.progress import Progress, statistics_of
 
 
 @given(st.integers(0, 10**9))

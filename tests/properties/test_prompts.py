@@ -2,10 +2,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.blocks import Blocks
-from workloads.prompt_draws import Draws
-from workloads.prompts import TokenPrompts
-from workloads.trace import Trace
+from workloads.core.blocks import Blocks
+from workloads.core.trace import Trace
+from workloads.prompts.draws import Draws
+from workloads.prompts.ids import TokenPrompts
 
 BLOCK = 16
 lengths = st.lists(st.integers(BLOCK, 80), min_size=1, max_size=60)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.reproduce.fair_optimum import fair_optimum
-from policies.isjl import isjl, isjl_best, isjl_paper
-from policies.resource_fair import fair_lower_bound, fcfs, ljf, lpt, makespan, sjf
-from tests.token_oracle import gap_max, most_at_once, steps_of
+from policies.offline.baselines import fair_lower_bound, fcfs, ljf, lpt, makespan, sjf
+from policies.offline.isjl import isjl, isjl_best, isjl_paper
+from tests.support.token_oracle import gap_max, most_at_once, steps_of
 
 SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 CASES = 100_000 if SOAK else 3000

@@ -17,26 +17,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from workloads import cache
+from workloads.core import cache
+from workloads.core.errors import WorkloadError
+from workloads.core.reading import shown
+from workloads.core.trace import Ints, Trace
 from workloads.datasets import parquet
 from workloads.datasets.chat import Said, pairs_of
-from workloads.datasets.counting import (
-    Columns,
-    Meta,
-    Reading,
-    Row,
-    count_rows,
-    counted,
-    drop_empty,
-    usable_source,
-)
+from workloads.datasets.counting import Columns, Meta, Reading, Row, count_rows, counted, drop_empty, usable_source
 from workloads.datasets.json_array import TruncatedFileError
 from workloads.datasets.json_rows import read_json
 from workloads.datasets.shards import Shards
-from workloads.errors import WorkloadError
-from workloads.reading import shown
-from workloads.tokenizer import build, digest_of, tokenizer_json
-from workloads.trace import Ints, Trace
+from workloads.text.tokenizer import build, digest_of, tokenizer_json
 
 KEPT = ("session", "turn", "stamp_us", "prompt_tokens", "output_tokens")
 NO_STAMP = -(1 << 63)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from workloads import cache
-from workloads.reading import shown
-from workloads.trace import Ints
+from workloads.core import cache
+from workloads.core.reading import shown
+from workloads.core.trace import Ints
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from workloads.errors import WorkloadError
-from workloads.reading import open_regular, shown
+from workloads.core.errors import WorkloadError
+from workloads.core.reading import open_regular, shown
 
 CHUNK_BYTES = 1 << 20
 LONGEST_RECORD = 64 << 20

@@ -12,9 +12,9 @@ from typing import IO, Any, NamedTuple
 
 import orjson
 
+from workloads.core.errors import WorkloadError
+from workloads.core.reading import open_regular, shown
 from workloads.datasets.json_array import LONGEST_RECORD, TruncatedFileError, read_open_array
-from workloads.errors import WorkloadError
-from workloads.reading import open_regular, shown
 
 _FETCH = "fetch it again"
 

@@ -16,7 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from workloads import cache
+from workloads.core import cache
+from workloads.core.errors import WorkloadError
+from workloads.core.reading import shown
+from workloads.core.seeds import generator
+from workloads.core.trace import Trace
 from workloads.datasets import parquet
 from workloads.datasets.counting import (
     Columns,
@@ -32,11 +36,7 @@ from workloads.datasets.counting import (
 from workloads.datasets.json_array import TruncatedFileError
 from workloads.datasets.json_rows import read_json, stems
 from workloads.datasets.shards import Shards
-from workloads.errors import WorkloadError
-from workloads.reading import shown
-from workloads.seeds import generator
-from workloads.tokenizer import build, digest_of, tokenizer_json
-from workloads.trace import Trace
+from workloads.text.tokenizer import build, digest_of, tokenizer_json
 
 V1, V2 = "THUDM/LongBench", "THUDM/LongBench-v2"
 LICENCES = {V1: "MIT, its repository's", V2: "Apache-2.0"}

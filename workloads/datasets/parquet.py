@@ -7,8 +7,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import WorkloadError
-from workloads.reading import open_regular, shown
+from workloads.core.errors import WorkloadError
+from workloads.core.reading import open_regular, shown
 
 BATCH_ROWS = 1024
 _FETCH = "fetch it again"

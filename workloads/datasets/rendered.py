@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workloads import cache
-from workloads.chat_template import ChatTemplate, Message
+from workloads.core import cache
+from workloads.core.errors import WorkloadError
+from workloads.core.trace import Ints, Trace
 from workloads.datasets.chat import Said
 from workloads.datasets.conversations import Form, Part, taken
 from workloads.datasets.counting import Columns, Meta, Reading, Row, count_rows, counted
 from workloads.datasets.shards import Shards
-from workloads.errors import WorkloadError
-from workloads.trace import Ints, Trace
+from workloads.text.chat_template import ChatTemplate, Message
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

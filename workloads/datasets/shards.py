@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads import cache, hub
-from workloads.errors import WorkloadError
-from workloads.reading import shown
+from workloads.core import cache
+from workloads.core.errors import WorkloadError
+from workloads.core.reading import shown
+from workloads.text import hub
 
 KINDS = (".parquet", ".jsonl", ".json", ".zip")
 # They lie beside the data and hold none.

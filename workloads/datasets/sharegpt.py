@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from workloads import cache
+from workloads.core import cache
+from workloads.core.errors import WorkloadError
+from workloads.core.reading import open_regular, shown
+from workloads.core.trace import Trace
 from workloads.datasets.chat import pairs_of
 from workloads.datasets.counting import Columns, Meta, Reading, Row, count_rows, counted, drop_empty, usable_source
 from workloads.datasets.json_array import TruncatedFileError, read_array
-from workloads.errors import WorkloadError
-from workloads.reading import open_regular, shown
-from workloads.tokenizer import build, digest_of, tokenizer_json
-from workloads.trace import Trace
+from workloads.text.tokenizer import build, digest_of, tokenizer_json
 
 HUB_DATASET = "anon8231489123/ShareGPT_Vicuna_unfiltered"
 HUB_FILE = "ShareGPT_V3_unfiltered_cleaned_split.json"

@@ -1,1 +1,1 @@
-"""Production traces in the forms in which they are published, a file each."""
+"""Trace files: our own formats and the published ones, read and written."""

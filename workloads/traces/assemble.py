@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from workloads import cache
-from workloads.blocks import Blocks
-from workloads.errors import WorkloadError
-from workloads.reading import shown
-from workloads.trace import Floats, Ints, Trace
+from workloads.core import cache
+from workloads.core.blocks import Blocks
+from workloads.core.errors import WorkloadError
+from workloads.core.reading import shown
+from workloads.core.trace import Floats, Ints, Trace
 
 # Requests a second: beyond these it is rather the unit that is wrong.
 HIGHEST_RATE, LOWEST_RATE = 1e4, 1e-3

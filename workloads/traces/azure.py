@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workloads.trace import Trace
+from workloads.core.trace import Trace
 from workloads.traces.assemble import assemble
 from workloads.traces.table import read_table
 

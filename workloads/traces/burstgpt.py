@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from workloads.reading import shown
-from workloads.trace import Ints, Trace
+from workloads.core.reading import shown
+from workloads.core.trace import Ints, Trace
 from workloads.traces.assemble import assemble
 from workloads.traces.table import read_table
 

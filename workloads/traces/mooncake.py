@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import orjson
 
-from workloads.blocks import Blocks, misfit
-from workloads.errors import WorkloadError
-from workloads.options import suggest
-from workloads.reading import brief, open_regular, shown
-from workloads.trace import Trace
+from workloads.core.blocks import Blocks, misfit
+from workloads.core.errors import WorkloadError
+from workloads.core.options import suggest
+from workloads.core.reading import brief, open_regular, shown
+from workloads.core.trace import Trace
 from workloads.traces.assemble import assemble
 
 KEYS = ("timestamp", "input_length", "output_length")

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from workloads.errors import WorkloadError
-from workloads.options import suggest
-from workloads.reading import brief, open_regular, shown
-from workloads.trace import Floats, Ints
+from workloads.core.errors import WorkloadError
+from workloads.core.options import suggest
+from workloads.core.reading import brief, open_regular, shown
+from workloads.core.trace import Floats, Ints
 
 MOST_TOKENS = 10**9
 _BLOCK_BYTES = 1 << 24

@@ -1,0 +1,1 @@
+"""Step costs of a machine from its step logs, as a profile."""

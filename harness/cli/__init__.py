@@ -1,0 +1,1 @@
+"""The command line: options and exit codes, a file a command."""

@@ -1,0 +1,64 @@
+"""`bench compare`: arms of runs against each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.cli.conditions import FAIL_ON, check_comparisons
+from harness.cli.options import ALPHA, JSON
+from harness.core.errors import UserError
+
+
+@click.command()
+@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--baseline", metavar="POLICY", help="The policy that is A.  [default: the first arm]")
+@click.option("--allow", default="", metavar="NAME,…", help="What may differ besides the policy: model,gpu,trace,…")
+@FAIL_ON
+@click.option("--percentiles", is_flag=True, help="Show p50, p90, p95, KV footprints and time-weighted fairness too.")
+@ALPHA
+@JSON
+def compare(
+    dirs: tuple[Path, ...],
+    baseline: str | None,
+    allow: str,
+    conditions: tuple[str, ...],
+    percentiles: bool,
+    alpha: float | None,
+    as_json: bool,
+) -> None:
+    """Compare run directories: the first arm is A, each other arm B.
+
+    A directory may be one run or hold several; the repeats of one policy make an arm. Of one directory that
+    holds them all, v1 is A where it is there.
+    """
+    import orjson
+
+    from harness.core.console import plain_console
+    from harness.report.arms import arms, with_baseline, without_copies
+    from harness.report.comparison import compare_runs
+    from harness.report.fail_on import parse_fail_on
+    from harness.report.tables import compare_table
+    from harness.runs.run import load_run, runs_of
+
+    tests = [parse_fail_on(text) for text in conditions]
+    runs, same = without_copies([load_run(path) for path in dict.fromkeys(runs_of(dirs))])
+    if same:
+        click.echo(f"{same} virtual runs are exact copies of later ones: left out", err=True)
+    first, *others = with_baseline(arms(runs), baseline, alone=len(dirs) == 1)
+    if not others:
+        raise UserError(
+            f"{', '.join(map(str, dirs))}: only one arm ({first[0].spec.policy}): name runs of two policies to compare"
+        )
+    allowed = frozenset(name.strip() for name in allow.split(",") if name.strip())
+    comparisons = [compare_runs(first, other, allowed, alpha) for other in others]
+    if as_json:
+        documents = [comparison.to_dict() for comparison in comparisons]
+        # Two arms are the usual case and make one document; more make a list of them.
+        click.echo(orjson.dumps(documents[0] if len(documents) == 1 else {"comparisons": documents}))
+    else:
+        console = plain_console()
+        for comparison in comparisons:
+            console.print(compare_table(comparison, percentiles))
+    check_comparisons(tests, comparisons)

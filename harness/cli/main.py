@@ -1,0 +1,123 @@
+"""The command line: the group of all commands, and the exit code that each end of one has."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+
+import click
+
+from harness import __version__
+from harness.cli.calibrate import calibrate
+from harness.cli.catalogs import list_gpus, list_policies, list_workloads
+from harness.cli.compare import compare
+from harness.cli.driving import doctor, mock_server
+from harness.cli.engine import engines
+from harness.cli.profit import profit
+from harness.cli.reproduce import reproduce
+from harness.cli.run import run
+from harness.cli.runs import list_runs, publish, recover, show
+from harness.cli.site import site
+from harness.cli.trace import trace
+from harness.core.errors import USER_ERRORS, Interrupted, NotMet, RunFailed
+
+EXIT_NOT_MET, EXIT_USER, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
+COMMANDS = [
+    run,
+    compare,
+    show,
+    list_runs,
+    recover,
+    publish,
+    profit,
+    calibrate,
+    trace,
+    reproduce,
+    list_policies,
+    list_workloads,
+    list_gpus,
+    site,
+    engines,
+    doctor,
+    mock_server,
+]
+CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
+
+
+@click.group(commands=COMMANDS, context_settings=CONTEXT)
+@click.version_option(__version__, prog_name="bench")
+def bench() -> None:
+    """Does scheduler policy A really beat policy B, on this GPU, for this traffic, and by how much?"""
+
+
+def main() -> None:
+    """Runs the command line and exits with the contract's codes: 0, 1, 2, 3 or 130."""
+    _usable_streams()
+    sys.exit(_exit_code())
+
+
+def _usable_streams() -> None:
+    """Closed streams go nowhere; a character that the terminal cannot show is written as its code."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - lives as long as the process
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _exit_code() -> int:
+    try:
+        for argument in sys.argv:
+            if not argument.isprintable():
+                raise click.UsageError(f"{argument!a}: a name with control characters or not in UTF-8: rename it")
+        bench(standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        return EXIT_INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        return _say(error.format_message(), EXIT_USER)
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx is not None else "bench"
+        return _say(f"bench: {error.format_message()} (`{path} --help` lists the options)", EXIT_USER)
+    except click.ClickException as error:
+        return _say(f"bench: {error.format_message()}", EXIT_USER)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except Interrupted as error:
+        return _say(str(error), EXIT_INTERRUPTED) if str(error) else EXIT_INTERRUPTED
+    except NotMet as error:
+        return _say(str(error), EXIT_NOT_MET)
+    except USER_ERRORS as error:
+        return _say(f"bench: {error}", EXIT_USER)
+    except RunFailed as error:
+        return _say(f"bench: {error}", EXIT_FAILED)
+    except (BrokenPipeError, SystemExit):
+        # The reader (`head`, a pager) has had enough (rich turns that into SystemExit); the rest has nowhere to go.
+        _drop_output()
+        return 0
+    except OSError as error:
+        _drop_output()
+        return _say(f"bench: {error.filename or 'standard output'}: {error.strerror or error}", EXIT_USER)
+    except Exception as error:
+        if os.environ.get("BENCH_DEBUG"):
+            raise
+        kind = type(error).__name__
+        return _say(
+            f"bench: a fault of bench itself ({kind}: {error}); please report it with what BENCH_DEBUG=1 adds",
+            EXIT_FAILED,
+        )
+    return 0
+
+
+def _say(line: str, code: int) -> int:
+    with contextlib.suppress(OSError):
+        click.echo(line, err=True)
+    return code
+
+
+def _drop_output() -> None:
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

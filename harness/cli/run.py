@@ -1,0 +1,185 @@
+"""`bench run`: one command for every engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli.conditions import FAIL_ON, REQUIRE_VERDICT, check_comparisons, check_verdicts
+from harness.cli.options import ALPHA, JSON, FiniteRange
+from harness.core.errors import Interrupted, UserError
+from harness.session.options import RunOptions
+
+DEFAULTS = RunOptions()
+
+
+@click.command()
+@click.option("--gpu", "gpus", multiple=True, metavar="G[,G…]", help="GPU profile; `bench gpus` lists them.")
+@click.option("--policy", "policies", multiple=True, metavar="P[,P…]", help="`bench policies` lists them.")
+@click.option("--workload", "workloads", multiple=True, metavar="W", help="`bench workloads` lists them.")
+@click.option("--model", help="The model served.  [default: Qwen/Qwen3-8B; the server's own with --url]")
+@click.option(
+    "--engine",
+    default=DEFAULTS.engine,
+    metavar="ENGINE",
+    help="auto, simulated, emulated, tokenstep, vllm or endpoint.",
+)
+@click.option("--concurrency", type=click.IntRange(1, 10**9), help="Closed loop: requests in flight.  [default: 2048]")
+@click.option("--rate", type=float, help="Open loop: requests per second.")
+@click.option(
+    "--arrival",
+    metavar="A",
+    help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…, closed-phases:…, offline",
+)
+@click.option(
+    "--requests", type=click.IntRange(1, 20_000_000), help="Requests a run.  [default: 4000, or all of a shorter file]"
+)
+@click.option(
+    "--slots", type=click.IntRange(1, 10**9), default=DEFAULTS.slots, help="N, the most requests that run at once."
+)
+@click.option(
+    "--token-budget", type=click.IntRange(1, 10**9), default=DEFAULTS.token_budget, help="B, the most tokens a step."
+)
+@click.option("--kv-tokens", type=click.IntRange(1, 10**9), help="KV-cache capacity.  [default: from the profile]")
+@click.option("--block-size", type=click.IntRange(1, 4096), help="Tokens a KV block.  [default: 16; vllm on a CPU: 32]")
+@click.option(
+    "--max-model-len",
+    type=click.IntRange(2),
+    default=DEFAULTS.max_model_len,
+    help="Longest prompt plus output, tokens.",
+)
+@click.option(
+    "--watermark", type=FiniteRange(0, 0.5), default=DEFAULTS.watermark, help="Share of KV kept free at admission."
+)
+@click.option(
+    "--prefix-caching",
+    type=FiniteRange(0, 1),
+    is_flag=False,
+    flag_value=0.0,
+    metavar="[=SHARE]",
+    help="Keep the prefix cache on; the share of prompt tokens that should hit it.",
+)
+@click.option(
+    "--cost-model", default=DEFAULTS.cost_model, metavar="MODEL", help="auto, linear, roofline or tokenstep:…."
+)
+@click.option(
+    "--repeat", type=click.IntRange(1, 1000), default=DEFAULTS.repeat, help="Repeats, each with the next seed."
+)
+@click.option("--seed", type=click.IntRange(0, 2**53), default=DEFAULTS.seed, help="Seed of the first repeat.")
+@click.option("--slo", metavar="METRIC=S,…", help="Limits for goodput, such as ttft_s=1,tpot_s=0.05.")
+@ALPHA
+@click.option(
+    "--max-duration", "max_duration_s", type=FiniteRange(0, min_open=True), help="Seconds after which nothing is sent."
+)
+@click.option(
+    "--lengths",
+    default=DEFAULTS.lengths,
+    metavar="L",
+    help="What policies know of outputs: none, oracle, noisy:sigma=0.3, interval:sigma=0.3, trace.",
+)
+@click.option("--url", help="Endpoint: an OpenAI-compatible server, such as http://127.0.0.1:8000.")
+@click.option("--api", type=click.Choice(["completions", "chat"]), default=DEFAULTS.api, help="Endpoint: which API.")
+@click.option(
+    "--prompts",
+    type=click.Choice(["ids", "text", "dataset"]),
+    default=DEFAULTS.prompts,
+    help="Endpoint: what prompts are.",
+)
+@click.option("--tokenizer", default=DEFAULTS.tokenizer, help="Endpoint: counts text prompts.  [default: the model's]")
+@click.option("--vocabulary", type=click.IntRange(256), help="Endpoint: token ids below this.  [default: tokenizer's]")
+@click.option("--key-env", metavar="VAR", help="Endpoint: the environment variable that holds the API key.")
+@click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Endpoint: the TLS authority to trust.")
+@click.option("--sessions", is_flag=True, help="A conversation's next turn waits for its last answer.")
+@click.option(
+    "--think-time",
+    "think_s",
+    type=FiniteRange(0),
+    default=DEFAULTS.think_s,
+    help="With --sessions: seconds before the next turn.",
+)
+@click.option(
+    "--no-ignore-eos",
+    "ignore_eos",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    show_default=False,
+    help="Endpoint: let the model end its answers.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=FiniteRange(0, min_open=True),
+    default=DEFAULTS.timeout_s,
+    help="Endpoint: s a request.",
+)
+@click.option(
+    "--first-token-timeout",
+    "first_token_timeout_s",
+    type=FiniteRange(0, min_open=True),
+    help="Endpoint: s to the first token.",
+)
+@click.option(
+    "--retry-429",
+    "retries_429",
+    type=click.IntRange(0, 1000),
+    default=DEFAULTS.retries_429,
+    help="Endpoint: times a 429 is tried again.",
+)
+@click.option(
+    "--ready-timeout", "ready_timeout_s", type=FiniteRange(0), help="s to wait for a server.  [default: 60; vllm: 900]"
+)
+@click.option(
+    "--warmup", type=click.IntRange(0), default=DEFAULTS.warmup, help="Endpoint: requests before the run, not counted."
+)
+@click.option(
+    "--processes", type=click.IntRange(1, 64), default=DEFAULTS.processes, help="Endpoint: driving processes."
+)
+@click.option("--engine-python", envvar="BENCH_ENGINE_PYTHON", help="vllm, emulated: the Python that has vLLM.")
+@click.option(
+    "--engine-args",
+    default=DEFAULTS.engine_args,
+    metavar="FLAGS",
+    help="vllm: more of its own flags, the same in every arm.",
+)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
+@REQUIRE_VERDICT
+@FAIL_ON
+@JSON
+def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple[str, ...], **options: Any) -> None:
+    """Replay a workload under one or more policies, paired and interleaved, and say which is better.
+
+    Real vLLM is started for each run where the named GPU and an engine environment are here (`bench engine`), the
+    virtual-time engine replays it elsewhere; --engine emulated lets vLLM's own scheduler decide in virtual time,
+    without a model or a GPU; with --url a server that already runs is driven, and --policy and
+    --gpu are labels for it.
+    """
+    import orjson
+
+    from harness.report.document import runs_document
+    from harness.report.fail_on import parse_fail_on
+    from harness.session.choose import choose
+    from harness.session.session import RunSession
+    from harness.session.start import START
+
+    asked = RunOptions(**options)
+    chosen = choose(asked)
+    session = RunSession(START[chosen.engine](asked), out, quiet=as_json, why=chosen.why)
+    tests = [parse_fail_on(text) for text in conditions]
+    if tests and len(session.policies) < 2:
+        raise UserError("--fail-on needs two policies to compare: name them, or compare two runs with bench compare")
+    runs = session.go()
+    comparisons = session.comparisons(runs)
+    if as_json:
+        compared = {"comparisons": [comparison.to_dict() for comparison in comparisons]}
+        click.echo(orjson.dumps(runs_document(runs) | compared))
+    else:
+        session.report(runs, comparisons)
+    if session.interrupted:
+        raise Interrupted
+    if session.failure is not None:
+        raise session.failure
+    check_verdicts(runs, require_verdict)
+    check_comparisons(tests, comparisons)

@@ -1,0 +1,102 @@
+"""What is done with run directories: shown, listed, finished, published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.cli.conditions import REQUIRE_VERDICT, check_verdicts
+from harness.cli.options import ALPHA, JSON, RESULTS
+from harness.core.errors import UserError
+
+
+@click.command()
+@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@REQUIRE_VERDICT
+@ALPHA
+@JSON
+def show(dirs: tuple[Path, ...], require_verdict: str | None, alpha: float | None, as_json: bool) -> None:
+    """Show runs: what they were, how far to trust them, and every metric.
+
+    With --alpha the share of violations and the excess are taken from the step log again; no file changes.
+    """
+    import orjson
+
+    from harness.core.console import plain_console
+    from harness.report.document import at_alpha, runs_document
+    from harness.report.tables import show_table
+    from harness.runs.run import load_run, runs_of
+
+    runs = [load_run(path) for path in runs_of(dirs)]
+    if alpha is not None:
+        runs = [at_alpha(one, alpha) for one in runs]
+    if as_json:
+        click.echo(orjson.dumps(runs_document(runs)))
+    else:
+        console = plain_console()
+        for one in runs:
+            console.print(show_table(one))
+            click.echo(str(one.path))
+    check_verdicts(runs, require_verdict)
+
+
+@click.command(name="list")
+@click.argument("directory", type=click.Path(path_type=Path), default=Path("runs"))
+@JSON
+def list_runs(directory: Path, as_json: bool) -> None:
+    """List the runs in a directory, and those that did not finish."""
+    import orjson
+
+    from harness.report.document import runs_document
+    from harness.report.tables import list_lines
+    from harness.runs.run import find_partials, find_runs, load_runs
+
+    runs, problems = load_runs(find_runs(directory))
+    if as_json:
+        click.echo(orjson.dumps(runs_document(runs)))
+    else:
+        for line in list_lines(runs) or [f"{directory}: no runs yet"]:
+            click.echo(line)
+        for partial in find_partials(directory):
+            click.echo(f"not finished: {partial} (`bench recover` makes it readable)", err=True)
+    if problems:
+        raise UserError("\nbench: ".join(problems))
+
+
+@click.command()
+@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+def recover(dirs: tuple[Path, ...]) -> None:
+    """Finish what an interrupted or killed run left behind: tables, summary and verdict from what it recorded."""
+    from harness.runs.run import load_run
+    from harness.runs.writer import recover as recover_run
+
+    for given in dirs:
+        path, changed = recover_run(given)
+        found = load_run(path)
+        what = "recovered" if changed else "nothing to recover, the tables are whole"
+        click.echo(
+            f"{path}: {found.status}, {found.manifest.get('counts', {}).get('requests', 0)} requests recorded; {what}"
+        )
+
+
+@click.command()
+@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
+@RESULTS
+def publish(dirs: tuple[Path, ...], results: Path) -> None:
+    """Copy runs (or folders of runs) to the published ones, without this machine's own places in them."""
+    from harness.published.publish import AlreadyPublished
+    from harness.published.publish import publish as publish_run
+    from harness.runs.run import runs_of
+
+    for path in runs_of(dirs):
+        try:
+            one = publish_run(path, results)
+        except AlreadyPublished as error:
+            if path in dirs:
+                raise
+            # A folder holds more from one time to the next.
+            click.echo(str(error))
+            continue
+        left = f"; left out: {', '.join(one.left_out)}" if one.left_out else ""
+        click.echo(f"{one.path}: places masked: {one.masked}{left}")

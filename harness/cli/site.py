@@ -1,0 +1,84 @@
+"""`bench site`: the leaderboard."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.options import RESULTS
+from harness.core.errors import NotMet
+
+if TYPE_CHECKING:
+    from harness.published.corpus import Entry, Problem
+
+
+@click.group()
+def site() -> None:
+    """Build, look at and check the leaderboard."""
+
+
+@site.command(name="build")
+@RESULTS
+@click.option("--out", type=click.Path(path_type=Path), default=Path("site/public"), help="Where the site goes.")
+@click.option("--cache", type=click.Path(path_type=Path), help="What builds keep.  [default: OUT.cache]")
+def build_site(results: Path, out: Path, cache: Path | None) -> None:
+    """Build the static site from run directories; only what changed is written."""
+    from harness.pages.build import build
+
+    built = build(results, out, cache)
+    left = f", {built.problems} directories left out (problems.html says why)" if built.problems else ""
+    click.echo(f"{out}/index.html: {built.runs} runs, {built.written} files written{left}")
+    if built.not_kept:
+        click.echo(f"the next build starts anew, since nothing could be kept: {built.not_kept}", err=True)
+
+
+@site.command(name="check")
+@RESULTS
+@click.option("--replay", is_flag=True, help="Run the simulated ones again and compare the tables.")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+def check_site(results: Path, paths: tuple[Path, ...], replay: bool) -> None:
+    """Check run directories as a pull request brings them: all under --results, or those under PATH."""
+    from harness.published.check import WHAT, check
+
+    found = check(results, paths)
+    problems, told = found.problems, ""
+    for one in problems:
+        click.echo(f"{one.where}: {one.why}")
+    if replay:
+        more, told = _replay(found.sound)
+        problems += more
+    if problems:
+        places = len({one.where for one in problems})
+        raise NotMet(f"problems: {len(problems)}, in {places} of {found.runs} runs checked{told}")
+    click.echo(f"{found.runs} runs checked{told}, no problem: {WHAT}")
+
+
+def _replay(entries: Sequence[Entry]) -> tuple[tuple[Problem, ...], str]:
+    """The problems of the runs that were run again, each said, and what joins the last line."""
+    from harness.published.corpus import Problem
+    from harness.session.replay import replayable, replays
+
+    virtual = replayable(entries)
+    with click.progressbar(replays(virtual), len(virtual), "running again", file=sys.stderr) as bar:
+        found = list(bar)
+    problems = tuple(Problem(one.where, one.why) for one in found if one.made and one.why)
+    for one in found:
+        if one.why:
+            click.echo(f"{one.where}: {one.why}")
+    made = sum(one.made for one in found)
+    return problems, f", {made} of {len(virtual)} simulated ones run again"
+
+
+@site.command(name="serve")
+@click.option("--dir", "directory", type=click.Path(path_type=Path), default=Path("site/public"), help="The site.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, help="0 takes any that is free.")
+@click.option("--host", default="127.0.0.1", help="Who can see it: 127.0.0.1 only this machine.")
+def serve_site(directory: Path, port: int, host: str) -> None:
+    """Show the site that `bench site build` made in a browser, until Ctrl-C."""
+    from harness.pages.serve import serve
+
+    serve(directory, host, port, lambda url: click.echo(f"{url} (Ctrl-C ends it)"))

@@ -1,1 +1,0 @@
-"""The commands of `bench`, one idea a file: each reads its options and calls one function."""

@@ -1,0 +1,1 @@
+"""Servers and scheduler processes: started, asked, watched, ended."""

@@ -1,0 +1,58 @@
+"""How pages write numbers, and what people call what a spec has in a form of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import PurePosixPath
+
+from harness.core.text import percent
+
+# Forms of a load that everybody reads at once; any other stands as it was given.
+_LOADS: tuple[tuple[str, Callable[[str], str]], ...] = (
+    (r"closed:concurrency=(\d+)", lambda n: f"{int(n):,} in flight"),
+    (r"closed-phases:concurrency=([\d/]+)(?:,.*)?", lambda n: f"{n.replace('/', ' → ')} in flight"),
+    (r"poisson:rate=([\d.]+)", lambda n: f"Poisson, {float(n):g} req/s"),
+    (r"constant:rate=([\d.]+)", lambda n: f"constant, {float(n):g} req/s"),
+)
+
+
+def gpu_name(gpu: str) -> str:
+    """A GPU's name; of a profile in a file of one's own the file's."""
+    return PurePosixPath(gpu).stem if gpu.endswith(".toml") else gpu
+
+
+def load_words(arrival: str) -> str:
+    """How requests arrive, in words where there are some."""
+    for form, words in _LOADS:
+        if found := re.fullmatch(form, arrival):
+            return words(found[1])
+    return arrival
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number for eyes: grouped thousands, four digits, a dash where there is none."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
+
+
+def seconds(value: float | None) -> str:
+    """A time with its unit: milliseconds under one second."""
+    if value is None:
+        return "–"
+    return f"{number(value * 1e3, 3)} ms" if abs(value) < 1 else f"{number(value, 3)} s"
+
+
+def change(ratio: float | None) -> str:
+    """A ratio as a change in percent, as a factor beyond ten."""
+    if ratio is None:
+        return "–"
+    if ratio > 10:
+        return f"×{ratio:,.3g}"
+    return f"{percent(ratio)} %"
+
+
+def exact(value: float | None) -> str:
+    """A number as an input holds it: the shortest form that reads back the same, nothing where there is none."""
+    return "" if value is None else repr(value)

@@ -1,0 +1,1 @@
+"""Which runs may be shown: collected, checked against their own tables, published."""

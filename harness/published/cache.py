@@ -1,0 +1,88 @@
+"""What was computed once and need not be again: JSON values by the digest of what they were made from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+# Values that stay in memory for the next page that wants them.
+REMEMBERED = 64
+
+
+class Keep:
+    """A directory of JSON files for one version of the code (`code`, a digest); what is not there is made again.
+
+    Where the directory cannot be written, what was made stays in memory and `why_not` says why.
+    """
+
+    def __init__(self, root: Path, code: str = "") -> None:
+        self.code = code
+        self.parent = root
+        self.root = root / f"code-{code}"
+        self.why_not: str | None = None
+        self._used: set[str] = set()
+        self._recent: OrderedDict[str, Any] = OrderedDict()
+        self._unwritten: dict[str, Any] = {}
+
+    def made(self, key: str, make: Callable[[], Any]) -> Any:
+        """The value kept under `key` (hex), or the value that `make` gives, which is then kept; not to be changed."""
+        found, value = self.known(key)
+        if found:
+            return value
+        return self.put(key, make())
+
+    def put(self, key: str, value: Any) -> Any:
+        """Keeps a value under `key`; the value as JSON reads it, so that a first build and a later one see the same."""
+        self._used.add(key)
+        data = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+        value = orjson.loads(data)
+        if not self._write(self._path(key), data):
+            self._unwritten[key] = value
+        return self._remember(key, value)
+
+    def known(self, key: str) -> tuple[bool, Any]:
+        """Whether a value is kept under `key`, and the value."""
+        self._used.add(key)
+        for there in (self._recent, self._unwritten):
+            if key in there:
+                return True, there[key]
+        with contextlib.suppress(OSError, orjson.JSONDecodeError):
+            return True, self._remember(key, orjson.loads(self._path(key).read_bytes()))
+        return False, None
+
+    def sweep(self) -> None:
+        """Takes away what this build did not use, and what other versions of the code kept."""
+        for path in self.root.glob("*/*"):
+            if path.suffix != ".json" or path.stem not in self._used:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        for other in self.parent.glob("code-*"):
+            if other != self.root:
+                shutil.rmtree(other, ignore_errors=True)
+
+    def _path(self, key: str) -> Path:
+        return self.root / key[:2] / f"{key}.json"
+
+    def _remember(self, key: str, value: Any) -> Any:
+        self._recent[key] = value
+        if len(self._recent) > REMEMBERED:
+            self._recent.popitem(last=False)
+        return value
+
+    def _write(self, path: Path, data: bytes) -> bool:
+        part = path.with_suffix(f".{os.getpid()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(data)
+            part.replace(path)
+        except OSError as error:
+            self.why_not = f"{self.parent}: {error.strerror or error}"
+            return False
+        return True

@@ -1,0 +1,1 @@
+"""Comparisons, profit, and how they look on a terminal and as JSON."""

@@ -1,0 +1,1 @@
+"""The run directory: read, checked, written, recovered."""

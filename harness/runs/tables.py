@@ -1,0 +1,159 @@
+"""Reads a run's two tables, and refuses what is damaged or would fill a machine."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from harness.core.errors import UserError
+from harness.core.records import LATER, PRODUCED, REQUESTS, STEPS
+from harness.measure.columns import LONGEST_S
+
+TABLES = {"requests": REQUESTS, "steps": STEPS}
+
+
+# Made once: making one looks for a package that is not there.
+_LONGEST = pa.scalar(LONGEST_S)
+
+
+MOST_TOKENS = 10**12
+
+
+# Of one step: what lies beyond could not be multiplied in 64 bits.
+MOST_A_STEP = 10**9
+
+
+# Rows and bytes of a table in memory, beyond which nothing of ours is and a small file could fill a machine.
+MOST_ROWS = {"requests": 5_000_000, "steps": 10_000_000}
+
+
+MOST_BYTES = 2**30
+
+
+_STEP_TIMES = ("t_s", "duration_s")
+
+
+_TOKENS = frozenset(
+    {"prompt_tokens", "expected_output_tokens", "output_tokens", "preemptions", "cached_tokens", "kv_tokens"}
+)
+
+
+_OF_STEPS = frozenset({"prefill_tokens", "decode_requests", "running", "waiting", "preempted", *PRODUCED})
+
+
+def read_table(directory: Path, name: str, columns: Collection[str] | None = None) -> pa.Table:
+    """Read a run's `requests` or `steps` (all columns, or some); UserError where it is missing or damaged.
+
+    The file must have the columns of `records` and no others, times within 9e9 s and counts that are counts, and not
+    be of a size that fills a machine. Columns that came later than the file are null.
+    """
+    path = directory / f"{name}.parquet"
+    schema = TABLES[name]
+    wanted = None if columns is None else [column for column in schema.names if column in columns]
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise _damaged(path, "not a regular file")
+        # Opened here: given a path, Arrow takes what stands before a colon for a scheme (`--out noisy:1`).
+        with pa.OSFile(str(path)) as source, pq.ParquetFile(source) as file:
+            if why := _other_columns(file.schema_arrow, schema):
+                raise _damaged(path, why)
+            if why := _too_large(file.metadata, name):
+                raise _damaged(path, why)
+            known = schema if wanted is None else pa.schema([schema.field(name) for name in wanted])
+            there = [field for field in known if field.name in file.schema_arrow.names]
+            if any(_is_heavy(file, field.name) for field in there if not pa.types.is_list(field.type)):
+                raise _damaged(path, f"texts of more than {MOST_BYTES >> 20:,} MiB")
+            table = file.read(columns=[field.name for field in there])
+        for place, field in enumerate(known):
+            if field.name not in table.column_names:
+                table = table.add_column(place, field, pa.nulls(len(table), field.type))
+        table = table.select(known.names).cast(known)
+        table.validate(full=True)
+        why = next((why for column in table.column_names if (why := _fault(column, table.column(column)))), None)
+    except FileNotFoundError:
+        raise UserError(f"{path}: not there, so nothing can be computed from this run: run again") from None
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, str(error).splitlines()[0] if str(error) else type(error).__name__) from None
+    if why:
+        raise _damaged(path, why)
+    return table
+
+
+def _damaged(path: Path, why: str) -> UserError:
+    return UserError(f"{path}: damaged ({why[:200]}): take it from a copy, or run again")
+
+
+def _too_large(footer: pq.FileMetaData, name: str) -> str | None:
+    """What a file's footer tells of its size that no run's table has."""
+    groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+    rows = max(footer.num_rows, sum(group.num_rows for group in groups))
+    if rows > MOST_ROWS[name]:
+        return f"{rows:,} rows, at most {MOST_ROWS[name]:,} are read"
+    # What repeats is small in the file and large in memory: values count as well, those of lists one by one.
+    values = sum(group.column(i).num_values for group in groups for i in range(group.num_columns) if _is_list(group, i))
+    size = max(sum(group.total_byte_size for group in groups), 8 * values)
+    return f"{size / 2**20:,.0f} MiB in memory, at most {MOST_BYTES >> 20:,} are read" if size > MOST_BYTES else None
+
+
+def _is_list(group: Any, column: int) -> bool:
+    return "." in group.column(column).path_in_schema
+
+
+def _is_heavy(file: pq.ParquetFile, name: str) -> bool:
+    """Whether a column's texts are too large: one that stands in the file once may stand in a million rows."""
+    kind = file.schema_arrow.field(name).type
+    if not (pa.types.is_string(kind) or pa.types.is_dictionary(kind)):
+        return False
+    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+    chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
+    size = sum(one.total_uncompressed_size for one in chunks if one.path_in_schema == name)
+    if size * file.metadata.num_rows <= MOST_BYTES:
+        return False
+    total = 0
+    # So few rows at a time that they fit even where each holds all that the file has.
+    for batch in file.iter_batches(max(64, MOST_BYTES // size), columns=[name]):
+        column = batch.column(0)
+        total += column.nbytes if pa.types.is_string(column.type) else column.dictionary.nbytes
+        if total > MOST_BYTES:
+            return True
+    return False
+
+
+def _other_columns(found: pa.Schema, known: pa.Schema) -> str | None:
+    """How a file's columns differ from those of the schema."""
+    for field in known:
+        if field.name in LATER and field.name not in found.names:
+            continue
+        if field.name not in found.names:
+            return f"it has no column {field.name}"
+        kind = found.field(field.name).type if found.names.count(field.name) == 1 else None
+        plain = pa.types.is_dictionary(field.type) and kind == pa.string()
+        if kind != field.type and not plain:
+            return f"its column {field.name} is {kind or 'there twice'}, not {field.type}"
+    other = sorted(set(found.names) - set(known.names))
+    return f"it has a column {other[0]!a} that is none of a run's" if other else None
+
+
+def _fault(name: str, column: pa.ChunkedArray) -> str | None:
+    """What is wrong with a column's values: a time that is none, a count below zero or beyond all bounds."""
+    if pa.types.is_list(column.type):
+        column = pc.list_flatten(column)
+    if pa.types.is_floating(column.type) and name.endswith("_s"):
+        fits = pc.less_equal(pc.abs(column), _LONGEST)
+        if pc.all(fits).as_py() is False:
+            return f"its column {name} holds a time that is not finite or beyond {LONGEST_S:g} s"
+    if name in _STEP_TIMES and (column.null_count or (len(column) and pc.min(column).as_py() < 0)):
+        return f"its column {name} holds a time that is not there or below 0"
+    if name in _TOKENS or name in _OF_STEPS:
+        most = MOST_TOKENS if name in _TOKENS or name.endswith("_sum") else MOST_A_STEP
+        ends = pc.min_max(column).as_py()
+        if ends["min"] is not None and (ends["min"] < 0 or ends["max"] > most):
+            return f"its column {name} holds a count below 0 or above {most}"
+    return None

@@ -1,0 +1,132 @@
+"""Reads the options of `bench run` into the runs that they ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.core.errors import UserError
+from harness.core.runspec import RunSpec
+from harness.measure.metrics import SLO_METRICS
+from harness.profiles.pair import BLOCK
+from harness.session.options import RunOptions
+from workloads.core.arrivals import Offline, parse_arrival
+from workloads.lengths.hints import canonical_lengths
+
+DEFAULT_MODEL = "Qwen/Qwen3-8B"
+EXAMPLES = {"gpus": "gpu l40s", "policies": "policy v1,ebplus", "workloads": "workload sharegpt"}
+
+_OPTION = re.compile(r"[^:=,]+=")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What `bench run` was asked for: every combination of gpu, workload and policy, `repeat` times."""
+
+    gpus: tuple[str, ...]
+    policies: tuple[str, ...]
+    workloads: tuple[str, ...]
+    template: RunSpec
+    requests: int | None = None
+    repeat: int = 1
+
+
+def split_policies(texts: Sequence[str]) -> list[str]:
+    """Policies from `P[,P…]`, each with its options: `v1,eb:k=32,theta_min=0.7,ebplus` names three.
+
+    A part that is an option (`key=value` without a colon before it) belongs to the policy before it.
+    """
+    found: list[str] = []
+    for text in texts:
+        first = len(found)
+        for part in text.split(","):
+            if _OPTION.match(part) and len(found) > first:
+                found[-1] += ("," if ":" in found[-1] else ":") + part
+            else:
+                found.append(part.strip())
+    return found
+
+
+def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = None) -> Asked:
+    """The runs that the options ask for on this engine; UserError where one is missing or cannot be had.
+
+    `client` says how a server is driven, where one is.
+    """
+    check_sharing(options, engine)
+    for name, example in EXAMPLES.items():
+        if not getattr(options, name):
+            raise UserError(f"bench run needs --{example.split()[0]}, such as --{example}")
+    template = RunSpec(
+        gpu="",
+        model=options.model or DEFAULT_MODEL,
+        policy="",
+        workload="",
+        engine=engine,
+        arrival=read_arrival(options, engine),
+        slots=options.slots,
+        token_budget=options.token_budget,
+        seed=options.seed,
+        block_size=options.block_size or BLOCK,
+        kv_tokens=options.kv_tokens,
+        max_model_len=options.max_model_len,
+        watermark=options.watermark,
+        cost_model=options.cost_model,
+        max_duration_s=options.max_duration_s,
+        slo=read_slo(options.slo),
+        client=client or {},
+        alpha=options.alpha,
+        lengths=canonical_lengths(options.lengths),
+        engine_args=options.engine_args,
+        sessions=options.sessions,
+        think_s=options.think_s,
+        prefix_caching=options.prefix_caching,
+    )
+    return Asked(
+        tuple(options.gpu_names), options.policies, options.workloads, template, options.requests, options.repeat
+    )
+
+
+def check_sharing(options: RunOptions, engine: str) -> None:
+    """UserError where a time to think or a prefix cache is asked for that could not be had."""
+    if options.think_s and not options.sessions:
+        raise UserError("--think-time goes with --sessions: only a conversation's next turn waits")
+    if engine == "endpoint" and options.prefix_caching is not None:
+        raise UserError("--prefix-caching: a server that runs already has its own setting: leave it out")
+
+
+def read_arrival(options: RunOptions, engine: str) -> str:
+    """The arrival that --arrival, --rate and --concurrency ask for together.
+
+    Where none of them is given it is empty: the workload decides. The token-step model then takes all requests at once.
+    """
+    if options.arrival is None and options.rate is None and options.concurrency is None:
+        return Offline().canonical if engine == "tokenstep" else ""
+    return parse_arrival(options.arrival or "", rate=options.rate, concurrency=options.concurrency).canonical
+
+
+def read_slo(text: str | None) -> dict[str, float]:
+    """`ttft_s=1.0,tpot_s=0.05` as limits in seconds; UserError where it is not."""
+    limits: dict[str, float] = {}
+    for part in text.split(",") if text else []:
+        name, _, value = part.partition("=")
+        try:
+            limit = float(value)
+        except ValueError:
+            limit = 0.0
+        if name.strip() in limits:
+            raise UserError(f"--slo {text}: {name.strip()} is given twice")
+        if name.strip() not in SLO_METRICS or not 0 < limit < 1e9:
+            raise UserError(
+                f"--slo {text}: write METRIC=SECONDS, such as ttft_s=1,tpot_s=0.05, of {', '.join(SLO_METRICS)}"
+            )
+        limits[name.strip()] = limit
+    return limits
+
+
+def dropped(given: Sequence[str], kept: Sequence[str]) -> list[str]:
+    """What to say where policies given under several names are one and run once."""
+    if len(given) == len(kept):
+        return []
+    return [f"{', '.join(given)}: the same policy under several names runs once; left are {', '.join(kept)}"]

@@ -1,0 +1,151 @@
+"""From what a user asks for to the runs it takes: names made canonical, arms paired, order interleaved."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from harness.core.errors import UserError
+from harness.core.runspec import RunSpec
+from harness.profiles.files import load_gpu, load_model
+from harness.profiles.pair import model_name
+from harness.session.ask import Asked, split_policies
+from harness.session.lengths import check_used, known_offline, known_to
+from policies.catalog import VLLM_OWN, canonical_policy, read_policy
+from policies.offline.catalog import canonical_offline
+from workloads.catalog import canonical_workload
+from workloads.core import options
+from workloads.core.arrivals import Arrival, Closed, ClosedPhases, FromTrace, parse_arrival
+from workloads.core.stream import own_arrival
+from workloads.core.trace import Trace
+
+DEFAULT_CONCURRENCY = 2048
+DEFAULT_REQUESTS = 4000
+
+
+def canonical_policies(texts: Sequence[str], engine: str = "auto") -> list[str]:
+    """The policies asked for in canonical form, each once, in the order given."""
+    canonical = canonical_offline if engine == "tokenstep" else canonical_policy
+    return _once([canonical(*read_policy(text)) for text in split_policies(texts)])
+
+
+def arrival_of(trace: Trace, asked: str) -> Arrival:
+    """The arrival asked for, else the trace's own, else a closed loop of 2,048.
+
+    UserError where a drift in how requests arrive is asked to arrive in another way.
+    """
+    own = own_arrival(trace)
+    if not asked:
+        return own or Closed(DEFAULT_CONCURRENCY)
+    arrival = parse_arrival(asked)
+    fits = arrival == own or (isinstance(own, FromTrace) and isinstance(arrival, FromTrace))
+    if own is None or fits or trace.source.get("kind") != "synthetic":
+        return arrival
+    told = "a schedule of concurrency" if isinstance(own, ClosedPhases) else "a schedule of arrivals"
+    raise UserError(
+        f"--workload {trace.source['workload']} is {told} of its own: leave out --arrival, --rate and --concurrency, "
+        "or take another workload (synthetic:mu_l=512,mu_o=256 has one level)"
+    )
+
+
+def requests_of(trace: Trace) -> int:
+    """How many requests a run takes where nobody says: 4,000, or all of a trace that has fewer or drifts."""
+    return len(trace) if "phases" in trace.source else min(DEFAULT_REQUESTS, len(trace))
+
+
+def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[RunSpec]:
+    """The runs in the order in which they go; `load` gives so many rows of a workload, None all that it has.
+
+    Without an arrival (the template's is empty) a run takes the workload's own.
+    Repeat i has seed + i, equal across the policies, so that arms are paired. Within a repeat the order of
+    the policies is shuffled (seeded), so that none always goes first.
+    """
+    gpus, policies, models = _names(asked)
+    workloads = _once([canonical_workload(*options.split(text)) for text in asked.workloads])
+    if asked.template.engine != "tokenstep" and asked.template.token_budget < asked.template.slots:
+        raise UserError(
+            f"--token-budget {asked.template.token_budget} is below --slots {asked.template.slots}: "
+            "every running request needs a token a step (vLLM refuses it too); raise the budget or lower the slots"
+        )
+    lengths = asked.template.lengths
+    engine = asked.template.engine
+    if engine not in ("endpoint", "tokenstep"):
+        check_used(policies, lengths)
+    know = {"endpoint": lambda _, given: given, "tokenstep": known_offline}.get(engine, known_to)
+    runs = []
+    for gpu, model in zip(gpus, models, strict=True):
+        for workload in workloads:
+            trace = load(workload, asked.requests)
+            requests = requests_of(trace) if asked.requests is None else asked.requests
+            arrival = arrival_of(trace, asked.template.arrival).canonical
+            for repeat in range(asked.repeat):
+                seed = asked.template.seed + repeat
+                order = list(policies)
+                random.Random(seed).shuffle(order)  # noqa: S311 - an order, no secret
+                runs += [
+                    replace(
+                        asked.template,
+                        gpu=gpu,
+                        model=model,
+                        workload=workload,
+                        arrival=arrival,
+                        policy=policy,
+                        requests=requests,
+                        seed=seed,
+                        repeat=repeat,
+                        lengths=know(policy, lengths),
+                    )
+                    for policy in order
+                ]
+    return runs
+
+
+def _names(asked: Asked) -> tuple[list[str], list[str], list[str]]:
+    """GPUs, policies and the model on each GPU by canonical names; as given where a server is not ours."""
+    if asked.template.engine == "endpoint":
+        gpus, policies = _once(list(asked.gpus)), _once(list(asked.policies))
+        if len(gpus) > 1 or len(policies) > 1:
+            raise UserError(
+                "--engine endpoint drives the one server that runs there: give one --policy and one --gpu to label it, "
+                "and run again for the next"
+            )
+        return gpus, policies, [asked.template.model] * len(gpus)
+    real = asked.template.engine == "vllm"
+    policies = canonical_policies(asked.policies, asked.template.engine)
+    if not real and (only := [policy for policy in policies if read_policy(policy)[0] in VLLM_OWN]):
+        raise UserError(f"policy {only[0]} is a setting of real vLLM: it goes with --engine vllm alone")
+    gpus = _once([_gpu_name(gpu, real) for gpu in asked.gpus])
+    return gpus, policies, [_model_name(gpu, asked.template.model, real) for gpu in gpus]
+
+
+def _gpu_name(gpu: str, any_name: bool) -> str:
+    """A GPU's name as the profiles have it; as it is given where they need not know it."""
+    if gpu.endswith(".toml"):
+        return gpu
+    try:
+        return load_gpu(gpu).name
+    except UserError:
+        if not any_name:
+            raise
+        return gpu
+
+
+def _model_name(gpu: str, model: str, any_name: bool) -> str:
+    """A model's name on a GPU as the profiles have it; as it is given where they need not know it."""
+    if any_name and os.path.isdir(model):
+        return model
+    try:
+        return model_name(gpu, model)
+    except UserError:
+        if not any_name:
+            raise
+    with contextlib.suppress(UserError):
+        return load_model(model).name
+    return model
+
+
+def _once(names: list[str]) -> list[str]:
+    return list(dict.fromkeys(names))

@@ -1,0 +1,167 @@
+"""`bench site check --replay`: a virtual engine is deterministic, so a simulated run made again has the same tables."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.core.errors import USER_ERRORS, Interrupted, RunFailed, UserError
+from harness.core.machine import cores
+from harness.core.runspec import RunSpec
+from harness.engines.base import Status
+from harness.published.corpus import Entry
+from harness.published.verify import TOLERANCE
+from harness.runs.run import Run, load_run
+from harness.runs.tables import TABLES
+from harness.session.one_run import prepare, run
+from harness.session.start import VIRTUAL
+from workloads.catalog import is_elsewhere
+
+# Fewer runs than these are done before another process has started.
+WORTHWHILE = 10
+# A table of more rows is larger than what may be published; a spec could ask for more than memory holds.
+MOST_REQUESTS = 4_000_000
+# What run.json says of a run besides its tables, and the verdict builds on.
+TOLD = ("verdict.level", "verdict.reasons", "provenance.cost_model", "provenance.trace_digest")
+
+
+class NotHereError(UserError):
+    """What a run needs is not at hand; the line says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How a run compares with itself run again: `why` it differs, or why it could not be `made`; None where equal."""
+
+    where: str
+    why: str | None
+    made: bool = True
+
+
+def replayable(entries: Sequence[Entry]) -> list[Entry]:
+    """The runs that a virtual engine made: a run's kind follows from its engine, which whoever loads it has seen to."""
+    return [one for one in entries if one.run.kind == "simulated"]
+
+
+def replays(entries: Sequence[Entry], jobs: int | None = None) -> Iterator[Replayed]:
+    """Runs each again, in their order; `jobs` processes, as many as cores unless told."""
+    tasks = [(one.where, one.run.path) for one in entries]
+    jobs = min(jobs or cores(), max(1, len(tasks) // WORTHWHILE))
+    if jobs == 1:
+        yield from map(_task, tasks)
+        return
+    import multiprocessing
+    import signal
+    from concurrent.futures import ProcessPoolExecutor
+
+    # Not forked: pyarrow has threads. Ctrl-C is the first process's to see.
+    context, ignore = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(jobs, context, signal.signal, ignore) as pool:
+        yield from pool.map(_task, tasks, chunksize=4)
+
+
+def _task(told: tuple[str, Path]) -> Replayed:
+    where, path = told
+    try:
+        return Replayed(where, replay(load_run(path)))
+    except NotHereError as error:
+        return Replayed(where, f"not run again: {error}", made=False)
+
+
+def replay(published: Run) -> str | None:
+    """One line on the first value that the run has otherwise when its spec is run again, None where all are equal.
+
+    Times and counts are held to be equal exactly, what a policy computed within TOLERANCE; a column that came after the
+    run is passed over. Of an interrupted run only what it has is compared. NotHereError where it cannot be run here.
+    """
+    spec = published.spec
+    try:
+        _refuse(spec)
+        requests, steps = published.requests(), published.steps()
+        end_s = 0.0 if steps is None else steps["t_s"][-1].as_py() + steps["duration_s"][-1].as_py()
+        last = Status(0, 0.0, 0)
+
+        def progress(status: Status) -> None:
+            nonlocal last
+            last = status
+
+        def beyond() -> bool:
+            # A spec may ask for more than its tables show: what is past their ends tells nothing more.
+            return last.finished > len(requests) and last.now_s > end_s
+
+        with tempfile.TemporaryDirectory(prefix="bench-replay-") as place:
+            made = run(prepare(spec, VIRTUAL[spec.engine]), Path(place), (), progress, beyond)
+            why = _differs(published, made)
+    except (NotHereError, RunFailed):
+        raise
+    except Interrupted:
+        # What it says of recovering is of a directory that is gone.
+        raise KeyboardInterrupt from None
+    except USER_ERRORS as error:
+        return f"cannot be run again: {error}"
+    except Exception as error:
+        # A stranger's spec may bring anything about: it is told of that run and hides no other.
+        return f"cannot be run again ({type(error).__name__}: {str(error)[:200]!a})"
+    made_by = published.manifest["provenance"].get("harness")
+    commit = str(made_by.get("commit"))[:7] if isinstance(made_by, dict) else "?"
+    return why and f"{why}: edited, or from when bench decided otherwise (commit {commit!a}): run again, publish that"
+
+
+def _refuse(spec: RunSpec) -> None:
+    """NotHereError where the spec names what the project does not bring."""
+    if is_elsewhere(spec.workload):
+        raise NotHereError(f"the workload {spec.workload} is a file or a download")
+    if spec.gpu.endswith(".toml") and not Path(spec.gpu).is_file():
+        raise NotHereError(f"the profile {spec.gpu} is not there")
+    if spec.requests > MOST_REQUESTS:
+        raise NotHereError(f"{spec.requests:,} requests are more than {MOST_REQUESTS:,}")
+
+
+def _differs(published: Run, made: Run) -> str | None:
+    whole = published.status == "complete"
+    for name in TABLES:
+        if why := _table(published, made, name, whole):
+            return f"{name}.parquet: {why}"
+    for key in TOLD if whole else ():
+        above, _, below = key.partition(".")
+        told, found = (one.manifest[above].get(below) for one in (published, made))
+        if told != found:
+            return f"run.json: {key} is {str(told)[:100]}, run again {str(found)[:100]}"
+    return None
+
+
+def _table(published: Run, made: Run, name: str, whole: bool) -> str | None:
+    told, found = (one.requests() if name == "requests" else one.steps() for one in (published, made))
+    rows, again = (0 if one is None else len(one) for one in (told, found))
+    if told is not None and found is not None:
+        # Columns that came after the run are null in its table, not in its file.
+        with pa.OSFile(str(published.path / f"{name}.parquet")) as file:
+            columns = pq.read_schema(file).names
+        for column in columns:
+            a, b = (one[column].slice(0, min(rows, again)) for one in (told, found))
+            if (row := _row(a, b, exact=column.endswith("_s"))) is not None:
+                return f"row {row:,}: {column} is {str(a[row])[:60]}, run again {str(b[row])[:60]}"
+    if rows > again or (whole and rows < again):
+        return f"it has {rows:,} rows, run again {again:,} or more"
+    return None
+
+
+def _row(told: pa.ChunkedArray, found: pa.ChunkedArray, exact: bool) -> int | None:
+    """The first row in which two columns differ; numbers that are no times may in their last digits."""
+    if told.equals(found):
+        return None
+    pairs = zip(told.to_pylist(), found.to_pylist(), strict=True)
+    return next((row for row, pair in enumerate(pairs) if not _same(*pair, exact)), None)
+
+
+def _same(told: Any, found: Any, exact: bool) -> bool:
+    if exact or not (isinstance(told, float) and isinstance(found, float)):
+        return bool(told == found)
+    return math.isclose(told, found, rel_tol=TOLERANCE) or (math.isnan(told) and math.isnan(found))

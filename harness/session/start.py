@@ -1,0 +1,177 @@
+"""What each engine needs before the first run: looked for, asked, started; then the runs and what makes their engines.
+
+A table, engine by engine: `bench run` starts one of them and knows no other.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.core.errors import UserError
+from harness.core.runspec import RunSpec
+from harness.drive.endpoint import Endpoint, key_from
+from harness.engines.base import Engine
+from harness.engines.emulated import Emulated
+from harness.engines.endpoint import Client, EndpointEngine
+from harness.engines.serving.command import read_engine_args
+from harness.engines.serving.environments import engine_python, examine, installed
+from harness.engines.serving.gpus import cards, is_cpu, is_here
+from harness.engines.serving.probe import models_of, wait_until_ready
+from harness.engines.serving.scheduler_process import SchedulerProcess
+from harness.engines.simulated import Simulated
+from harness.engines.tokenstep import TokenStep
+from harness.engines.vllm import Deployment, Vllm
+from harness.mock.doctor import warnings
+from harness.session.ask import Asked, asked_of, check_sharing
+from harness.session.one_run import MakeEngine, stream_of
+from harness.session.options import RunOptions
+from workloads.core.stream import Stream
+
+READY_TIMEOUT_S = {"endpoint": 60.0, "vllm": 900.0}
+# Engines that compute what happens: no server, no process, the same result each time.
+VIRTUAL: dict[str, MakeEngine] = {"simulated": Simulated, "tokenstep": TokenStep}
+# vLLM's attention on a CPU takes multiples of this.
+CPU_BLOCK = 32
+
+
+def _nothing(_: RunSpec) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An engine that is ready: the runs it is asked for, what makes it for each run, and what to say of the first."""
+
+    asked: Asked
+    make: MakeEngine
+    warn: Callable[[RunSpec], list[str]] = _nothing
+
+
+def start_virtual(engine: str) -> Callable[[RunOptions], Started]:
+    """The start of an engine that needs nothing."""
+    return lambda options: Started(asked_of(options, engine), VIRTUAL[engine])
+
+
+def start_emulated(options: RunOptions) -> Started:
+    """A process with vLLM's scheduler in it, which all runs share; UserError where no Python with vLLM is there."""
+    if options.engine_args or options.prefix_caching is not None:
+        flag = "--engine-args" if options.engine_args else "--prefix-caching"
+        raise UserError(f"{flag} goes with --engine vllm: the emulated one has no model and no prefix cache")
+    environment = examine(_any_python(options.engine_python))
+    process = SchedulerProcess(environment.python)
+    atexit.register(process.close)
+
+    def make(spec: RunSpec, stream: Stream) -> Engine:
+        return Emulated(spec, stream, environment, process)
+
+    return Started(asked_of(options, "emulated"), make)
+
+
+def start_vllm(options: RunOptions) -> Started:
+    """Real vLLM, a server for each run; UserError where the GPU or the environment is not here."""
+    if len(options.gpu_names) != 1:
+        raise UserError("--engine vllm runs on this machine: give one --gpu, its own (`--gpu cpu` without one)")
+    (gpu,) = options.gpu_names
+    cpu, gpus = is_cpu(gpu), cards()
+    if not cpu and not is_here(gpu, gpus):
+        here = ", ".join(sorted({card.name for card in gpus})) or "no GPU that nvidia-smi knows (--gpu cpu)"
+        raise UserError(f"--engine vllm --gpu {gpu}: this machine has {here}: name its own, or leave out --engine")
+    environment = examine(engine_python(options.engine_python, cpu))
+    if cpu != (environment.kind == "cpu"):
+        raise UserError(
+            f"--engine-python {environment.python}: its vLLM is built for {environment.kind}, not for --gpu {gpu}: "
+            f"`bench engine install {'cpu' if cpu else 'cuda'}`"
+        )
+    client = client_of(options)
+    ready_s = options.ready_timeout_s or READY_TIMEOUT_S["vllm"]
+    deployment = Deployment(environment, cpu, () if cpu else gpus, ready_s)
+
+    def make(spec: RunSpec, stream: Stream) -> Engine:
+        return Vllm(spec, stream, deployment, client)
+
+    options = replace(
+        options,
+        block_size=options.block_size or (CPU_BLOCK if cpu else None),
+        engine_args=read_engine_args(options.engine_args),
+    )
+    return Started(asked_of(options, "vllm", client.decides()), make)
+
+
+def start_endpoint(options: RunOptions) -> Started:
+    """A server that runs already, once it is ready and its model known; policy and GPU are labels for it."""
+    endpoint = Endpoint(
+        url=options.url or "",
+        chat=options.api == "chat",
+        key=key_from(options.key_env) if options.key_env else None,
+        ca_file=options.ca_file,
+    )
+    client = client_of(options)
+    check_sharing(options, "endpoint")
+    ready_s = READY_TIMEOUT_S["endpoint"] if options.ready_timeout_s is None else options.ready_timeout_s
+    wait_until_ready(endpoint, ready_s)
+    served = models_of(endpoint) if options.model is None else [options.model]
+    if len(served) > 1:
+        raise UserError(f"--url {endpoint.url}: serves {', '.join(served)}: choose one with --model")
+
+    def make(spec: RunSpec, stream: Stream) -> Engine:
+        return EndpointEngine(spec, stream, endpoint, client)
+
+    def warn(spec: RunSpec) -> list[str]:
+        return warnings(*planned_load(spec, client.processes))
+
+    options = replace(
+        options,
+        model=served[0],
+        gpus=options.gpus or ("unknown",),
+        policies=options.policies or ("external",),
+    )
+    return Started(asked_of(options, "endpoint", client.decides()), make, warn)
+
+
+START: dict[str, Callable[[RunOptions], Started]] = {
+    **{engine: start_virtual(engine) for engine in VIRTUAL},
+    "emulated": start_emulated,
+    "vllm": start_vllm,
+    "endpoint": start_endpoint,
+}
+
+
+def client_of(options: RunOptions) -> Client:
+    """How the options ask for a server to be driven."""
+    return Client(
+        api=options.api,
+        prompts="text" if options.api == "chat" and options.prompts == "ids" else options.prompts,
+        ignore_eos=options.ignore_eos,
+        timeout_s=options.timeout_s,
+        first_token_timeout_s=options.first_token_timeout_s,
+        retries_429=options.retries_429,
+        processes=options.processes,
+        warmup=options.warmup,
+        vocabulary=options.vocabulary,
+        tokenizer=options.tokenizer,
+    )
+
+
+def planned_load(spec: RunSpec, processes: int) -> tuple[int | None, float | None]:
+    """What one driving process would carry: requests in flight of a closed loop, tokens/s of an open one."""
+    stream = stream_of(spec)
+    if stream.due_ns is None:
+        return -(-min(stream.concurrency or 0, len(stream.trace)) // processes), None
+    seconds = max(float(stream.due_ns[-1]) / 1e9, 1e-9)
+    return None, float(stream.trace.output_tokens.sum()) / seconds / processes
+
+
+def _any_python(given: str | None) -> Path:
+    """The Python given, else one that `bench engine install` made: without a model either kind will do."""
+    if given or not (there := installed()):
+        try:
+            return engine_python(given, cpu=True)
+        except UserError:
+            raise UserError(
+                "--engine emulated needs a Python with vLLM: make one with `bench engine install cpu`, or give "
+                "--engine-python"
+            ) from None
+    return there.get("cpu") or next(iter(there.values()))

@@ -1,0 +1,1 @@
+"""`bench trace`: workloads without a run."""

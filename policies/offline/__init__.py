@@ -1,0 +1,1 @@
+"""Schedules of all requests at once, for the token-step model."""

@@ -1,0 +1,114 @@
+"""A step as the policy plans it, made by vLLM's own `schedule()`: it is shown less than there is, and all is put back.
+
+A prefill step hides the decoding requests, a decode step lets nobody in, a mixed step is stock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from policies.core import UNLIMITED, Phase, StepPlan
+from policies.plugin.requirements import admission_limit
+
+MIXED, DECODE = Phase.MIXED, Phase.DECODE
+
+# An empty output carries these to the workers once; they go along with the step that takes its place.
+ONE_SHOT_SETS = ("finished_req_ids", "preempted_req_ids")
+ONE_SHOT_LISTS = ("free_encoder_mm_hashes", "new_block_ids_to_zero", "kv_cache_block_copies")
+
+
+class BesideDecodes(list[Any]):
+    """What a prefill step sees of `running`; hidden decodes still run, so the watermark holds."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class Narrowing:
+    """Stock `schedule()` of a scheduler, within a plan; `slots` is the admission limit that it has by itself."""
+
+    __slots__ = ("_last", "_limit_name", "_partials", "_scheduler", "_slots", "_stock")
+
+    def __init__(self, scheduler: Any, stock: Callable[..., Any], slots: int, partials: dict[str, Any]) -> None:
+        self._scheduler = scheduler
+        self._stock = stock
+        self._slots = slots
+        self._partials = partials
+        self._limit_name = admission_limit(scheduler)
+        self._last: Iterable[str] = ()  # names in the last output
+
+    def schedule(self, plan: StepPlan, args: Any, kwargs: Any) -> Any:
+        """The output of a step that holds what the plan allows."""
+        if plan.phase is not MIXED:
+            output = self._one_phase(plan, args, kwargs)
+        elif plan.admit >= UNLIMITED:
+            output = self._stock(*args, **kwargs)
+        else:
+            running = self._scheduler.running
+            output = self._limited(running, [], len(running) + self._paused() + plan.admit, args, kwargs)
+        self._last = output.num_scheduled_tokens
+        return output
+
+    def _one_phase(self, plan: StepPlan, args: Any, kwargs: Any) -> Any:
+        scheduler, partials, paused = self._scheduler, self._partials, self._paused()
+        running = decodes = scheduler.running
+        chunks = list(partials.values())
+        if chunks:
+            decodes = running[: -len(chunks)]
+            if running[-len(chunks) :] != chunks:
+                decodes = [request for request in running if request.request_id not in partials]
+        if plan.phase is DECODE:
+            return self._limited(decodes, chunks, len(decodes) + paused, args, kwargs)
+        limit = min(self._slots - len(decodes), len(chunks) + paused + plan.admit)
+        if not decodes:
+            return self._limited(running, [], limit, args, kwargs)
+        scheduler.running = BesideDecodes(chunks)
+        try:
+            output = self._limited(scheduler.running, [], limit, args, kwargs)
+        finally:
+            scheduler.running = [*decodes, *scheduler.running]
+        if output.num_scheduled_tokens:
+            return output
+        return self._decode_instead(output, len(decodes), paused, args, kwargs)
+
+    def _paused(self) -> int:
+        # A paused session's slot counts for vLLM, though it is not in `running`.
+        return getattr(self._scheduler, "num_waiting_for_streaming_input", 0)
+
+    def _limited(self, running: list[Any], hidden: list[Any], limit: int, args: Any, kwargs: Any) -> Any:
+        """Stock `schedule()` on these running requests, with admission up to `limit` of them."""
+        scheduler = self._scheduler
+        scheduler.running = running
+        setattr(scheduler, self._limit_name, min(self._slots, limit))
+        try:
+            return self._stock(*args, **kwargs)
+        finally:
+            setattr(scheduler, self._limit_name, self._slots)
+            if hidden:
+                scheduler.running = [*scheduler.running, *hidden]
+
+    def _decode_instead(self, empty: Any, count: int, paused: int, args: Any, kwargs: Any) -> Any:
+        """A prefill that looked possible came to nothing: the first `count` running requests decode in its step."""
+        scheduler = self._scheduler
+        # What the workers were given last is still theirs.
+        if hasattr(scheduler, "prev_step_scheduled_req_ids"):
+            scheduler.prev_step_scheduled_req_ids.update(self._last)
+        running = scheduler.running
+        output = self._limited(running[:count], running[count:], count + paused, args, kwargs)
+        merge_one_shot(empty, output)
+        return output
+
+
+def merge_one_shot(empty: Any, output: Any) -> None:
+    """Moves what an empty output would have told the workers once into the output that takes its place."""
+    for name in ONE_SHOT_SETS:
+        told = getattr(empty, name, None)
+        if told:
+            setattr(output, name, told | (getattr(output, name) or set()))
+    for name in ONE_SHOT_LISTS:
+        told = getattr(empty, name, None)
+        if told:
+            setattr(output, name, [*told, *(getattr(output, name) or [])])

@@ -1,0 +1,140 @@
+"""The rows of the step log, made from what an engine says has happened, in the order in which it happened."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from policies.core import PolicyState
+from policies.plugin.progress import Progress, statistics_of
+from policies.plugin.step_log import ADMISSION, FINISH, StepLog
+
+# A prompt's part in a step: the request, tokens computed in the step, tokens computed after it, whether some are left;
+# then its prompt, output so far (once the prompt is complete with the token on its way), most output, preemptions.
+Chunk = tuple[str, int, int, bool, int, int, int, int]
+
+
+class StepRows:
+    """Keeps what decodes (`progress`), the rows and events of the log, and what the last step held.
+
+    An engine calls none of this itself. It puts the calls off, and `catch_up` makes them: in the thread of whoever
+    asks for something, else in the log's. After an engine's own work for a thousand requests nothing of ours is left
+    in the processor's caches, and each call is slow; while the GPU computes there is time for that.
+    """
+
+    __slots__ = (
+        "_done",
+        "_last_output",
+        "_lock",
+        "_state",
+        "_state_id",
+        "_steps",
+        "calls",
+        "content",
+        "log",
+        "pending",
+        "progress",
+    )
+
+    def __init__(self) -> None:
+        self.log: StepLog | None = None
+        self.progress = Progress()
+        # Of the step scheduled last: prefill tokens, Σ n(context + n/2) over its chunks, decodes, Σ of their
+        # contexts and the longest of these.
+        self.content: tuple[int, float, int, int, int] = (0, 0.0, 0, 0, 0)
+        self.pending: deque[tuple[int, tuple[int, ...]]] = deque()  # when it was scheduled, and what it was
+        self._steps = 0  # scheduled so far
+        self._done = 0  # steps whose output has come
+        self._last_output = 0
+        self._state: PolicyState | None = None
+        self._state_id = -1
+        self.calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()  # put off
+        self._lock = threading.Lock()
+
+    def catch_up(self) -> None:
+        """Makes the calls that were put off."""
+        calls = self.calls
+        with self._lock:
+            while calls:
+                call, told = calls.popleft()
+                call(*told)
+
+    def scheduled(
+        self,
+        begun: int,
+        tokens: dict[str, int],
+        chunks: list[Chunk],
+        first: int,
+        now: int,
+        running: int,
+        waiting: int,
+        preempted: int,
+        kv_tokens: int,
+        state: PolicyState | None,
+    ) -> None:
+        """A step of so many `tokens` a request; its chunks from `first` on are of requests admitted in it, by `now`."""
+        progress, log = self.progress, self.log
+        decodes = len(tokens) - len(chunks)
+        context = longest = 0
+        if decodes:
+            progress.take_along(decodes, tokens)
+            context, longest = progress.context()
+            progress.tick()
+        prefill_tokens = 0
+        prefill_work = 0.0
+        entered: list[tuple[int, int]] = []
+        for name, chunk, computed, partly, prompt, generated, most, _ in chunks:
+            prefill_tokens += chunk
+            prefill_work += chunk * (computed - chunk / 2)
+            if not partly:
+                progress.enter(name, prompt, generated, most)
+                entered.append((prompt, generated))
+        self.content = (prefill_tokens, prefill_work, decodes, context, longest)
+        if log is not None:
+            for name, chunk, computed, *_, preemptions in chunks[first:]:
+                log.event(ADMISSION, now, self._steps, computed - chunk, preemptions, name)
+            if state is not self._state:
+                self._state = state
+                self._state_id += 1
+                log.state(state or PolicyState())
+        columns = (
+            0 if decodes and prefill_tokens else 1 if prefill_tokens else 2,
+            prefill_tokens,
+            decodes,
+            running,
+            waiting,
+            preempted,
+            kv_tokens,
+            *(progress.statistics() if decodes else statistics_of(entered)),
+            self._state_id,
+        )
+        self.pending.append((begun, columns))
+        self._steps += 1
+
+    def came(self, now: int) -> None:
+        """The tokens of the oldest step under way have come: its row is complete."""
+        begun, columns = self.pending.popleft()
+        # With async scheduling a step is scheduled while the one before runs: it starts when that ends.
+        start = max(begun, self._last_output)
+        self._last_output = now
+        self._done += 1
+        if self.log is not None:
+            self.log.step((start, now - start, *columns))
+
+    def finished(self, tokens: int, preemptions: int, request: str) -> None:
+        """A request has all its tokens, with the output that came last."""
+        self.progress.leave(request)
+        if self.log is not None:
+            self.log.event(FINISH, self._last_output, self._done - 1, tokens, preemptions, request)
+
+    def left(self, kind: int, now: int, tokens: int, preemptions: int, request: str) -> None:
+        """A request holds no slot any more, before the next step has run."""
+        self.progress.leave(request)
+        self.event(kind, now, tokens, preemptions, request)
+
+    def event(self, kind: int, now: int, tokens: int, preemptions: int, request: str) -> None:
+        """Something happened to a request before the next step has run."""
+        if self.log is not None:
+            self.log.event(kind, now, self._steps, tokens, preemptions, request)

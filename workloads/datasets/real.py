@@ -1,0 +1,179 @@
+"""The data sets themselves by their options: which files, which part of them, counted with which tokenizer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from workloads.core.errors import WorkloadError
+from workloads.core.options import Option
+from workloads.core.trace import Trace
+from workloads.datasets import conversations, longbench, rendered, sharegpt
+from workloads.datasets.conversations import Form, Part
+from workloads.datasets.counting import Reading
+from workloads.datasets.shards import Shards, find
+from workloads.prompts.dataset import Prompt
+from workloads.text.chat_template import ChatTemplate, load_template
+from workloads.text.tokenizer import build, tokenizer_json
+
+Values = Mapping[str, Any]
+# The place of a row, as `prompt_dataset.places` tells it, and its prompt.
+Texts = Iterator[tuple[tuple[int, int], Prompt]]
+
+PAIRS = Option("pairs", str, "all", "all pairs of a conversation or the first only", choices=("all", "first"))
+HF = Option("hf", str, "", "id or id@revision of the data set on the Hugging Face hub, from its cache or downloaded")
+COUNTED = (
+    Option("tokenizer", str, "", "path, Hugging Face id, or qwen; by default the model's"),
+    Option("allow_truncated", bool, False, "take what is whole of a file that is cut off"),
+)
+# What only the data set itself can answer: its twin refuses them.
+REAL_ONLY = (
+    *("tokenizer", "allow_truncated", "conversations", "min_turns", "max_turns", "step_by_step", "template"),
+    *("tasks", "chunk_min", "chunk_max", "chunk_seed"),
+)
+
+
+def where(hub_id: str) -> tuple[Option, ...]:
+    """The options that name the data set and how it is counted."""
+    path = Option("path", str, "", f"the data set itself ({hub_id}): file, folder or pattern; by default its twin")
+    return (path, HF, *COUNTED)
+
+
+def turns(taken: int, least: int, most: int) -> tuple[Option, ...]:
+    """The options that choose conversations, with a protocol's numbers as defaults."""
+    return (
+        Option("conversations", int, taken, "the first so many conversations with enough turns, 0: all", 0),
+        Option("min_turns", int, least, "conversations of fewer prompts with an answer are left out", 0),
+        Option("max_turns", int, most, "conversations are cut after so many, 0: never", 0),
+    )
+
+
+def _given(name: str, values: Values) -> str:
+    """What stands before the option `tokenizer`, for errors to say."""
+    if values["path"]:
+        return f"{name}:path=FILE,"
+    return f"{name}:hf={values['hf']}," if values["hf"] else f"{name}:source=hub,"
+
+
+def _share_gpt_files(values: Values) -> Shards:
+    hub = "" if values["path"] else values["hf"] or sharegpt.HUB_DATASET
+    shards = find(values["path"], hub or values["hf"], name="sharegpt", wanted=sharegpt.HUB_FILES)
+    if len(shards.files) > 1:
+        raise WorkloadError(f"sharegpt: {len(shards.files)} files: ShareGPT is one: give sharegpt:path=FILE")
+    return shards
+
+
+def share_gpt(values: Values, model: str) -> Trace:
+    """Every pair of ShareGPT's one file; `source=hub` is V3 from the hub."""
+    shards = _share_gpt_files(values)
+    trace = sharegpt.load(
+        shards.files[0],
+        tokenizer=values["tokenizer"],
+        model=model,
+        allow_truncated=values["allow_truncated"],
+        asked=_given("sharegpt", values),
+    )
+    return dataclasses.replace(trace, source=trace.source | shards.told())
+
+
+def share_gpt_texts(values: Values, _model: str) -> Texts:
+    """The prompts of ShareGPT's file."""
+    pairs = sharegpt.read_pairs(_share_gpt_files(values).files[0], Reading(), values["allow_truncated"])
+    return ((pair[:2], pair.prompt) for pair in pairs)
+
+
+def chat_part(values: Values) -> Part:
+    """Which part of a chat data set the options ask for."""
+    suffix = conversations.STEP_BY_STEP if values.get("step_by_step") else ""
+    return Part(values["conversations"], values.get("min_turns", 0), values.get("max_turns", 0), suffix)
+
+
+def chat(form: Form) -> Callable[[Values, str], Trace]:
+    """The loader of a chat data set: every pair that its options take."""
+
+    def load(values: Values, model: str) -> Trace:
+        return conversations.load(
+            find(values["path"], values["hf"], name=form.workload),
+            form,
+            chat_part(values),
+            tokenizer=values["tokenizer"],
+            model=model,
+            allow_truncated=values["allow_truncated"],
+            by_time=values["order"] == "time",
+            asked=_given(form.workload, values),
+        )
+
+    return load
+
+
+def chat_texts(form: Form) -> Callable[[Values, str], Texts]:
+    """The prompts of a chat data set, each standing alone as it was counted."""
+
+    def texts(values: Values, _model: str) -> Texts:
+        if values.get("history"):
+            raise WorkloadError(
+                f"{form.workload}: prompts from the data set stand alone, turn by turn: leave out history=true, or "
+                "give template=true, which renders the history by the model's chat template"
+            )
+        shards = find(values["path"], values["hf"], name=form.workload)
+        part = chat_part(values)
+        for session, pairs, _ in conversations.taken(shards, form, part, Reading(), values["allow_truncated"]):
+            for turn, pair in enumerate(pairs):
+                yield (session, turn), pair.prompt + part.suffix
+
+    return texts
+
+
+def _rendering(form: Form, values: Values, model: str) -> tuple[rendered.Talks, ChatTemplate]:
+    """What renders a chat data set's conversations: its files, its tokenizer, the template beside that."""
+    asked = _given(form.workload, values)
+    template = load_template(values["tokenizer"], model, asked)
+    content = tokenizer_json(values["tokenizer"], model, asked)
+    talks = rendered.Talks(
+        find(values["path"], values["hf"], name=form.workload),
+        form,
+        chat_part(values),
+        build(content, values["tokenizer"] or model, asked),
+        values["allow_truncated"],
+    )
+    return talks, template
+
+
+def with_template(form: Form, values: Values, model: str, used: Trace) -> Trace:
+    """The trace `used`, filtered and capped, with each prompt as long as its rendered conversation."""
+    return rendered.with_template(used, *_rendering(form, values, model))
+
+
+def rendered_texts(form: Form, values: Values, model: str, used: Trace, as_messages: bool) -> Texts:
+    """The prompts of the trace `used`: each conversation up to the turn, rendered, or as messages for a chat server."""
+    talks, template = _rendering(form, values, model)
+    yield from talks.messages(used) if as_messages else rendered.texts(used, talks, template)
+
+
+def _long_bench(values: Values, model: str) -> dict[str, Any]:
+    """What both of LongBench's readings take, its files apart."""
+    low, high = values["chunk_min"], values["chunk_max"]
+    if high and not longbench.LEAST_CONTEXT <= low <= high:
+        raise WorkloadError(
+            f"longbench: chunk_min={low}, chunk_max={high}: give {longbench.LEAST_CONTEXT} ≤ chunk_min ≤ chunk_max, "
+            "or chunk_max=0 for whole contexts"
+        )
+    return {
+        "tasks": values["tasks"],
+        "chunks": longbench.Chunks(low, high, values["chunk_seed"]),
+        "tokenizer": values["tokenizer"],
+        "model": model,
+        "allow_truncated": values["allow_truncated"],
+        "asked": _given("longbench", values),
+    }
+
+
+def long_bench(values: Values, model: str) -> Trace:
+    """LongBench's chunks, or its whole contexts."""
+    return longbench.load(find(values["path"], values["hf"], name="longbench"), **_long_bench(values, model))
+
+
+def long_bench_texts(values: Values, model: str) -> Texts:
+    """The prompts of LongBench, by (record, chunk)."""
+    return longbench.texts(find(values["path"], values["hf"], name="longbench"), **_long_bench(values, model))

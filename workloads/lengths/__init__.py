@@ -1,0 +1,1 @@
+"""Prompt and output lengths without texts: embedded counts, twins, synthetic laws, drifts, hints."""

@@ -1,0 +1,1 @@
+"""Tokenizers, chat templates and the hub that both come from."""

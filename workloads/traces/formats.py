@@ -1,0 +1,71 @@
+"""A user's own file in any of the forms that are known, guessed from its content where nobody says."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+
+from workloads.core.errors import WorkloadError
+from workloads.core.reading import open_regular, shown
+from workloads.core.trace import Trace
+from workloads.traces import azure, burstgpt, jsonl, mooncake, parquet, vidur
+from workloads.traces.table import header_of
+
+# What reads each form. ShareGPT has text to count, so it needs a tokenizer besides.
+LOADERS: dict[str, Callable[[Path], Trace]] = {
+    "jsonl": jsonl.load_jsonl,
+    "parquet": parquet.load_parquet,
+    "azure": azure.load,
+    "mooncake": mooncake.load,
+    "burstgpt": burstgpt.load,
+    "vidur": vidur.load,
+}
+FORMATS = (*LOADERS, "sharegpt")
+_CSV = {"azure": azure.COLUMNS, "burstgpt": burstgpt.COLUMNS, "vidur": vidur.COLUMNS}
+_PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+
+
+def guess_format(path: Path) -> str:
+    """The form of a file by its content; WorkloadError, naming what was found, where it is none that is known."""
+    with open_regular(path) as file:
+        start = file.read(65536)
+    head = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not head:
+        raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
+    if start[:4] == b"PAR1":
+        return "parquet"
+    for magic, name in _PACKED.items():
+        if start.startswith(magic):
+            raise WorkloadError(f"{shown(path)} is packed ({name}): unpack it first")
+    if head[:1] == b"[":
+        jsonl.refuse_array_of_rows(path)
+        return "sharegpt"
+    if head[:1] == b"{":
+        return _of_lines(head)
+    return _of_csv(path)
+
+
+def _of_lines(head: bytes) -> str:
+    first = None
+    with contextlib.suppress(orjson.JSONDecodeError):
+        first = orjson.loads(head.partition(b"\n")[0])
+    if isinstance(first, dict) and not first.keys() & {"header", "prompt_tokens", "output_tokens"}:
+        return "mooncake" if first.keys() & {"input_length", "output_length", "hash_ids"} else "jsonl"
+    return "jsonl"
+
+
+def _of_csv(path: Path) -> str:
+    header = header_of(path)
+    # Times have one name in two of the forms, so lengths decide.
+    found = {name: len(set(columns) & set(header)) for name, columns in _CSV.items()}
+    best = max(found, key=lambda name: found[name])
+    if found[best]:
+        return best
+    forms = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in _CSV.items())
+    raise WorkloadError(
+        f"{shown(path)}: format not recognised: its first line is {shown(', '.join(header), 120)!r}; known are "
+        f"{', '.join(FORMATS)} (format=…), of CSV by their columns ({forms})"
+    )
