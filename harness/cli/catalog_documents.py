@@ -21,19 +21,21 @@ def policies_document(
     catalog: Mapping[str, PolicyEntry], offline: Mapping[str, OfflineEntry] | None = None
 ) -> list[dict[str, Any]]:
     """An entry a policy: name, summary, source, options; last those that only the token-step model has."""
-    only = [_entry(one) for name, one in (offline or {}).items() if name not in catalog]
-    told = [entry | {"summary": f"{entry['summary']} (--engine tokenstep only)"} for entry in only]
-    return [_entry(one) for one in catalog.values()] + told
+    offline_only = [
+        document | {"summary": f"{document['summary']} (--engine tokenstep only)"}
+        for document in (_entry(entry) for name, entry in (offline or {}).items() if name not in catalog)
+    ]
+    return [_entry(entry) for entry in catalog.values()] + offline_only
 
 
 def workloads_document(catalog: Mapping[str, WorkloadEntry]) -> list[dict[str, Any]]:
     """An entry a workload: name, summary, source, options."""
-    return [_entry(one) for one in catalog.values()]
+    return [_entry(entry) for entry in catalog.values()]
 
 
-def _entry(one: PolicyEntry | OfflineEntry | WorkloadEntry) -> dict[str, Any]:
-    options = [{"name": option.name, "default": option.default, "help": option.help} for option in one.options]
-    return {"name": one.name, "summary": one.summary, "source": one.source, "options": options}
+def _entry(entry: PolicyEntry | OfflineEntry | WorkloadEntry) -> dict[str, Any]:
+    options = [{"name": option.name, "default": option.default, "help": option.help} for option in entry.options]
+    return {"name": entry.name, "summary": entry.summary, "source": entry.source, "options": options}
 
 
 def pairs_document() -> list[dict[str, Any]]:
