@@ -43,13 +43,13 @@ def profit(dirs: tuple[Path, ...], alpha: float | None, as_json: bool, **options
 
     given = given_prices(options)
     runs, _ = without_copies([load_run(path) for path in dict.fromkeys(runs_of(dirs))])
-    prices, sources = prices_of_runs(given, [(one.spec.gpu, one.spec.model) for one in runs])
+    prices, sources = prices_of_runs(given, [(run.spec.gpu, run.spec.model) for run in runs])
     constants = TokenStep(options["rho0"], options["tau"], options["c"])
-    found = profit_of(runs, constants, prices, options["footprint"], alpha, options["baseline"])
+    profits = profit_of(runs, constants, prices, options["footprint"], alpha, options["baseline"])
     if as_json:
-        click.echo(orjson.dumps(profit_document(found, sources)))
+        click.echo(orjson.dumps(profit_document(profits, sources)))
         return
     console = plain_console()
-    console.print(profit_table(found))
+    console.print(profit_table(profits))
     for line in price_lines(sources):
         console.print(line)

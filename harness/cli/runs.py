@@ -30,14 +30,14 @@ def show(dirs: tuple[Path, ...], require_verdict: str | None, alpha: float | Non
 
     runs = [load_run(path) for path in runs_of(dirs)]
     if alpha is not None:
-        runs = [at_alpha(one, alpha) for one in runs]
+        runs = [at_alpha(run, alpha) for run in runs]
     if as_json:
         click.echo(orjson.dumps(runs_document(runs)))
     else:
         console = plain_console()
-        for one in runs:
-            console.print(show_table(one))
-            click.echo(str(one.path))
+        for run in runs:
+            console.print(show_table(run))
+            click.echo(str(run.path))
     check_verdicts(runs, require_verdict)
 
 
@@ -73,10 +73,10 @@ def recover(dirs: tuple[Path, ...]) -> None:
 
     for given in dirs:
         path, changed = recover_run(given)
-        found = load_run(path)
+        run = load_run(path)
         what = "recovered" if changed else "nothing to recover, the tables are whole"
         click.echo(
-            f"{path}: {found.status}, {found.manifest.get('counts', {}).get('requests', 0)} requests recorded; {what}"
+            f"{path}: {run.status}, {run.manifest.get('counts', {}).get('requests', 0)} requests recorded; {what}"
         )
 
 
@@ -91,12 +91,12 @@ def publish(dirs: tuple[Path, ...], results: Path) -> None:
 
     for path in runs_of(dirs):
         try:
-            one = publish_run(path, results)
+            published = publish_run(path, results)
         except AlreadyPublished as error:
             if path in dirs:
                 raise
             # A folder holds more from one time to the next.
             click.echo(str(error))
             continue
-        left = f"; left out: {', '.join(one.left_out)}" if one.left_out else ""
-        click.echo(f"{one.path}: places masked: {one.masked}{left}")
+        left = f"; left out: {', '.join(published.left_out)}" if published.left_out else ""
+        click.echo(f"{published.path}: places masked: {published.masked}{left}")

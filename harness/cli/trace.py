@@ -42,14 +42,14 @@ def info(
     from harness.core.console import plain_console
     from harness.trace.info import info_table, trace_info
 
-    found = _trace(workload, requests, seed, model)
-    document = trace_info(found)
+    rows = _trace(workload, requests, seed, model)
+    document = trace_info(rows)
     if gpu is not None:
         from harness.profiles.pair import load_pair
         from harness.trace.theory import Setting, predict
 
         delta = setting.pop("delta")
-        document["prediction"] = predict(found, load_pair(gpu, model), Setting(**setting, delta_s=delta))
+        document["prediction"] = predict(rows, load_pair(gpu, model), Setting(**setting, delta_s=delta))
     if as_json:
         click.echo(orjson.dumps(document))
     else:
@@ -67,9 +67,9 @@ def import_trace(workload: str, out: Path, requests: int | None, seed: int, mode
     """Write a workload as OUT.jsonl or OUT.parquet, with a header that keeps where its rows come from."""
     from workloads.traces.writing import write_trace
 
-    found = _trace(workload, requests, seed, model)
-    write_trace(found, out, overwrite=overwrite)
-    click.echo(f"{out}: {len(found):,} rows, digest {found.digest}; replay it with --workload file:{out}")
+    rows = _trace(workload, requests, seed, model)
+    write_trace(rows, out, overwrite=overwrite)
+    click.echo(f"{out}: {len(rows):,} rows, digest {rows.digest}; replay it with --workload file:{out}")
 
 
 @trace.command()
