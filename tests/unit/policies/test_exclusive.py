@@ -14,7 +14,7 @@ from harness.simulate.batch import BatchLoop
 from harness.simulate.limits import EngineLimits
 from harness.simulate.rows import Rows
 from policies.catalog import make_policy
-from policies.core import Partial, Phase, Policy, StepCosts, StepPlan
+from policies.core import PartialPrefill, Phase, Policy, StepCosts, StepPlan
 from policies.online.controller import UNSEEN_GROWTH_SHARE, ControlOptions, FixedController, OnlineController, Target
 from policies.online.exclusive import Exclusive
 from policies.online.hazard import ExposureEstimator
@@ -55,13 +55,13 @@ class Engine:
     def waiting_tokens(self) -> Iterator[int]:
         return iter(self.queue)
 
-    def ages(self) -> list[int]:
+    def num_output_tokens(self) -> list[int]:
         return list(range(self.decoding, 0, -1))
 
     def footprints(self) -> list[int]:
         return []
 
-    def partials(self) -> list[Partial]:
+    def partial_prefills(self) -> list[PartialPrefill]:
         return []
 
     def arrive(self, *prompts: int) -> None:
