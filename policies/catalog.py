@@ -12,7 +12,8 @@ from policies.core import Policy, PolicyError, StepCosts
 from policies.online.controller import ControlOptions, FixedController, OnlineController
 from policies.online.ebplus import EBPlus
 from policies.online.exclusive import Exclusive
-from policies.online.isjl import GuardOptions, Isjl
+from policies.online.guard import PLAN, GuardOptions
+from policies.online.isjl import Isjl
 from policies.online.mixed import Mixed
 from policies.online.orders import Ranked, expected
 
@@ -275,7 +276,7 @@ POLICIES: dict[str, PolicyEntry] = {
                 Option(
                     "plan",
                     float,
-                    0.7,
+                    PLAN,
                     "share of alpha that shorts may take before a long one",
                     lambda x: 0 <= x <= 1,
                     "0 to 1",

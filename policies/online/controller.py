@@ -133,7 +133,7 @@ class OnlineController:
         theta = theta0(p_bar, costs.alpha_p_s, costs.alpha_d_s)
         eta, capped = 0.0, False
         if options.correction == "first_order":
-            line = self.estimator.line(view.ages())
+            line = self.estimator.line(view.num_output_tokens())
             eta = line.eta
             # Δθ needs N, and N* needs θ: one fixed-point step an update, from the N* before.
             slots = view.slots if self._target is None else self._target.slots

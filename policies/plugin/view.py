@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from policies.core import Partial
+from policies.core import PartialPrefill
 from policies.plugin.requirements import other_queue
 from policies.plugin.step_rows import StepRows
 
@@ -68,7 +68,7 @@ class EngineView:
             for request in queue:
                 yield request.num_tokens
 
-    def ages(self) -> list[int]:
+    def num_output_tokens(self) -> list[int]:
         """Output tokens so far of each decoding request, descending; those in flight count."""
         self._rows.catch_up()
         return self._rows.progress.generated()
@@ -78,10 +78,10 @@ class EngineView:
         self._rows.catch_up()
         return self._rows.progress.footprints()
 
-    def partials(self) -> list[Partial]:
+    def partial_prefills(self) -> list[PartialPrefill]:
         """The requests whose prompts are partly computed, in order of admission."""
         return [
-            Partial(r.num_tokens - r.num_computed_tokens, r.num_prompt_tokens, len(r._output_token_ids))
+            PartialPrefill(r.num_tokens - r.num_computed_tokens, r.num_prompt_tokens, len(r._output_token_ids))
             for r in self.partly.values()
         ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from policies.core import Partial, Phase, StepCosts, StepPlan
+from policies.core import PartialPrefill, Phase, StepCosts, StepPlan
 from policies.online.controller import Target
 from policies.online.exclusive import Exclusive
 from policies.online.hazard import ExposureEstimator
@@ -43,13 +43,13 @@ class Engine:
     def waiting_tokens(self) -> Iterator[int]:
         return iter(self.queue)
 
-    def ages(self) -> list[int]:
+    def num_output_tokens(self) -> list[int]:
         return list(range(self.decoding, 0, -1))
 
     def footprints(self) -> list[int]:
         return []
 
-    def partials(self) -> list[Partial]:
+    def partial_prefills(self) -> list[PartialPrefill]:
         return []
 
     def arrive(self, *prompts: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from policies.core import Partial, StepCosts
+from policies.core import PartialPrefill, StepCosts
 from policies.online.controller import CORRECTION_CAP, ControlOptions, OnlineController
 from policies.online.hazard import ExposureEstimator, HazardLine
 from policies.online.threshold import theta0
@@ -130,13 +130,13 @@ class StillView:
     def waiting_tokens(self) -> Iterator[int]:
         return iter([100] * self.waiting)
 
-    def ages(self) -> list[int]:
+    def num_output_tokens(self) -> list[int]:
         return self.seen.ages
 
     def footprints(self) -> list[int]:
         return []
 
-    def partials(self) -> list[Partial]:
+    def partial_prefills(self) -> list[PartialPrefill]:
         return []
 
 
