@@ -23,7 +23,7 @@ from harness.session.options import RunOptions
 from workloads.core.stream import Stream
 
 if TYPE_CHECKING:
-    from harness.engines.endpoint import Client
+    from harness.engines.client import Client
 
 READY_TIMEOUT_S = {"endpoint": 60.0, "vllm": 900.0}
 # Engines that compute what happens: no server, no process, the same result each time.
@@ -150,7 +150,7 @@ START: dict[str, Callable[[RunOptions], Started]] = {
 
 def client_of(options: RunOptions) -> Client:
     """How the options ask for a server to be driven."""
-    from harness.engines.endpoint import Client
+    from harness.engines.client import Client
 
     return Client(
         api=options.api,
