@@ -23,14 +23,14 @@ def calibrate(dirs: tuple[Path, ...], out: Path, kv_tokens: int | None, label: s
     from harness.calibrate.profile import document, lines, write_profile
     from harness.runs.run import runs_of
 
-    found = calibrate_runs(runs_of(dirs), kv_tokens)
-    write_profile(found, out, label)
+    constants = calibrate_runs(runs_of(dirs), kv_tokens)
+    write_profile(constants, out, label)
     if as_json:
-        click.echo(orjson.dumps(document(found)))
+        click.echo(orjson.dumps(document(constants)))
         return
-    for line in lines(found):
+    for line in lines(constants):
         click.echo(line)
     click.echo(
         f"written: {out} (bench run --engine simulated --gpu {out if out.is_absolute() else f'./{out}'} "
-        f"--model {found.origin.model})"
+        f"--model {constants.origin.model})"
     )

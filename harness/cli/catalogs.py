@@ -1,84 +1,19 @@
-"""`bench policies`, `bench workloads` and `bench gpus`: what there is to choose from, each with its source."""
+"""`bench policies`, `bench workloads` and `bench gpus`: what there is to choose from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from harness.cli.options import JSON
-from harness.core.errors import UserError
-from harness.profiles.files import gpu_names, model_names
-from harness.profiles.pair import load_pair
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from policies.catalog import PolicyEntry
-    from policies.offline.catalog import OfflineEntry
-    from workloads.catalog import WorkloadEntry
-
-
-def policies_document(
-    catalog: Mapping[str, PolicyEntry], offline: Mapping[str, OfflineEntry] | None = None
-) -> list[dict[str, Any]]:
-    """An entry a policy: name, summary, source, options; last those that only the token-step model has."""
-    only = [_entry(one) for name, one in (offline or {}).items() if name not in catalog]
-    told = [entry | {"summary": f"{entry['summary']} (--engine tokenstep only)"} for entry in only]
-    return [_entry(one) for one in catalog.values()] + told
-
-
-def workloads_document(catalog: Mapping[str, WorkloadEntry]) -> list[dict[str, Any]]:
-    """An entry a workload: name, summary, source, options."""
-    return [_entry(one) for one in catalog.values()]
-
-
-def _entry(one: PolicyEntry | OfflineEntry | WorkloadEntry) -> dict[str, Any]:
-    options = [{"name": option.name, "default": option.default, "help": option.help} for option in one.options]
-    return {"name": one.name, "summary": one.summary, "source": one.source, "options": options}
-
-
-def pairs_document() -> list[dict[str, Any]]:
-    """An entry a GPU and model: how the cost of a step is known, and the KV capacity; or why it cannot be had."""
-    pairs = []
-    for gpu in gpu_names():
-        for model in model_names():
-            entry: dict[str, Any] = {"name": f"{gpu} {model}", "gpu": gpu, "model": model, "options": []}
-            try:
-                pair = load_pair(gpu, model)
-                pair.cost()
-            except UserError as error:
-                entry |= {"summary": f"not available: {error}", "source": "", "basis": None, "kv_tokens": None}
-            else:
-                entry |= {"summary": pair.describe(), "source": f"{pair.kv_tokens:,} KV tokens", "basis": pair.basis}
-                entry |= {"kv_tokens": pair.kv_tokens}
-            pairs.append(entry)
-    return pairs
-
-
-def catalog_table(entries: list[dict[str, Any]]) -> RenderableType:
-    """Names in bold, then summary, source and a line an option."""
-    from rich.text import Text
-
-    text = Text()
-    for entry in entries:
-        text.append(entry["name"], style="bold")
-        text.append(f"\n  {entry['summary']}\n")
-        if entry["source"]:
-            text.append(f"  {entry['source']}\n", style="dim")
-        for option in entry["options"]:
-            default = "" if option["default"] in (None, "") else f"={option['default']}"
-            text.append(f"    {option['name']}{default}", style="cyan")
-            text.append(f"  {option['help']}\n")
-    text.rstrip()
-    return text
 
 
 @click.command(name="policies")
 @JSON
 def list_policies(as_json: bool) -> None:
     """List the policies with their options and where they come from."""
+    from harness.cli.catalog_documents import policies_document
     from policies.catalog import POLICIES
     from policies.offline.catalog import OFFLINE
 
@@ -89,6 +24,7 @@ def list_policies(as_json: bool) -> None:
 @JSON
 def list_workloads(as_json: bool) -> None:
     """List the workloads with their options and where they come from."""
+    from harness.cli.catalog_documents import workloads_document
     from workloads.catalog import CATALOG
 
     _print_catalog(workloads_document(CATALOG), "workloads", as_json)
@@ -98,12 +34,15 @@ def list_workloads(as_json: bool) -> None:
 @JSON
 def list_gpus(as_json: bool) -> None:
     """List the GPU and model pairs, and how the cost of their steps is known."""
+    from harness.cli.catalog_documents import pairs_document
+
     _print_catalog(pairs_document(), "pairs", as_json)
 
 
 def _print_catalog(entries: list[dict[str, Any]], name: str, as_json: bool) -> None:
     import orjson
 
+    from harness.cli.catalog_documents import catalog_table
     from harness.core.console import plain_console
 
     if as_json:

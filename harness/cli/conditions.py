@@ -27,9 +27,9 @@ def check_verdicts(runs: list[Run], level: str | None) -> None:
 
     if level is None:
         return
-    worse = [one for one in runs if LEVELS.index(one.level) > LEVELS.index(level)]
+    worse = [run for run in runs if LEVELS.index(run.level) > LEVELS.index(level)]
     if worse:
-        raise NotMet("\n".join(f"{one.path}: {one.level}, not {level}" for one in worse))
+        raise NotMet("\n".join(f"{run.path}: {run.level}, not {level}" for run in worse))
 
 
 def check_comparisons(tests: list[FailOn], comparisons: list[Comparison]) -> None:

@@ -18,12 +18,12 @@ def doctor(as_json: bool) -> None:
 
     from harness.mock.doctor import examine, lines, remember
 
-    found = examine()
-    remember(found)
+    machine = examine()
+    remember(machine)
     if as_json:
-        click.echo(orjson.dumps(found))
+        click.echo(orjson.dumps(machine))
         return
-    for line in lines(found):
+    for line in lines(machine):
         click.echo(line)
 
 

@@ -46,8 +46,8 @@ def competitive(longest: int, requests: int, as_csv: bool, as_json: bool) -> Non
 
     from harness.reproduce.competitive import ratio_csv, ratio_document, ratio_text, worst_cases
 
-    found = worst_cases(longest, requests)
+    cases = worst_cases(longest, requests)
     if as_json:
-        click.echo(orjson.dumps(ratio_document(found)))
+        click.echo(orjson.dumps(ratio_document(cases)))
     else:
-        click.echo(ratio_csv(found) if as_csv else ratio_text(found, longest, requests), nl=not as_csv)
+        click.echo(ratio_csv(cases) if as_csv else ratio_text(cases, longest, requests), nl=not as_csv)

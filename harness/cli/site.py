@@ -44,17 +44,17 @@ def check_site(results: Path, paths: tuple[Path, ...], replay: bool) -> None:
     """Check run directories as a pull request brings them: all under --results, or those under PATH."""
     from harness.published.check import WHAT, check
 
-    found = check(results, paths)
-    problems, told = found.problems, ""
-    for one in problems:
-        click.echo(f"{one.where}: {one.why}")
+    checked = check(results, paths)
+    problems, replays_made = checked.problems, ""
+    for problem in problems:
+        click.echo(f"{problem.where}: {problem.why}")
     if replay:
-        more, told = _replay(found.sound)
-        problems += more
+        differing, replays_made = _replay(checked.sound)
+        problems += differing
     if problems:
-        places = len({one.where for one in problems})
-        raise NotMet(f"problems: {len(problems)}, in {places} of {found.runs} runs checked{told}")
-    click.echo(f"{found.runs} runs checked{told}, no problem: {WHAT}")
+        places = len({problem.where for problem in problems})
+        raise NotMet(f"problems: {len(problems)}, in {places} of {checked.runs} runs checked{replays_made}")
+    click.echo(f"{checked.runs} runs checked{replays_made}, no problem: {WHAT}")
 
 
 def _replay(entries: Sequence[Entry]) -> tuple[tuple[Problem, ...], str]:
@@ -64,12 +64,12 @@ def _replay(entries: Sequence[Entry]) -> tuple[tuple[Problem, ...], str]:
 
     virtual = replayable(entries)
     with click.progressbar(replays(virtual), len(virtual), "running again", file=sys.stderr) as bar:
-        found = list(bar)
-    problems = tuple(Problem(one.where, one.why) for one in found if one.made and one.why)
-    for one in found:
-        if one.why:
-            click.echo(f"{one.where}: {one.why}")
-    made = sum(one.made for one in found)
+        replayed = list(bar)
+    problems = tuple(Problem(replay.where, replay.why) for replay in replayed if replay.made and replay.why)
+    for replay in replayed:
+        if replay.why:
+            click.echo(f"{replay.where}: {replay.why}")
+    made = sum(replay.made for replay in replayed)
     return problems, f", {made} of {len(virtual)} simulated ones run again"
 
 

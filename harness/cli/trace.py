@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.options import JSON
+from harness.cli.options import output_format, print_rows
 
 if TYPE_CHECKING:
     from workloads.core.trace import Trace
@@ -32,26 +32,29 @@ def trace() -> None:
 @click.option("--slots", type=click.IntRange(1, 10**9), default=1024, help="With --gpu: N.")
 @click.option("--token-budget", type=click.IntRange(1, 10**9), default=14336, help="With --gpu: B.")
 @click.option("--delta", type=float, default=0.0, help="With --gpu: δ of EB+, s/token.")
-@JSON
+@output_format
 def info(
-    workload: str, requests: int | None, seed: int, model: str, gpu: str | None, as_json: bool, **setting: Any
+    workload: str, requests: int | None, seed: int, model: str, gpu: str | None, form: str, **setting: Any
 ) -> None:
     """Rows, lengths, times, hazard and source of a workload, and what theory predicts for it on a GPU."""
     import orjson
 
     from harness.core.console import plain_console
+    from harness.report.flat import leaf_rows
     from harness.trace.info import info_table, trace_info
 
-    found = _trace(workload, requests, seed, model)
-    document = trace_info(found)
+    rows = _trace(workload, requests, seed, model)
+    document = trace_info(rows)
     if gpu is not None:
         from harness.profiles.pair import load_pair
         from harness.trace.theory import Setting, predict
 
         delta = setting.pop("delta")
-        document["prediction"] = predict(found, load_pair(gpu, model), Setting(**setting, delta_s=delta))
-    if as_json:
+        document["prediction"] = predict(rows, load_pair(gpu, model), Setting(**setting, delta_s=delta))
+    if form == "json":
         click.echo(orjson.dumps(document))
+    elif form != "table":
+        print_rows(leaf_rows(document), form)
     else:
         plain_console().print(info_table(document))
 
@@ -67,9 +70,9 @@ def import_trace(workload: str, out: Path, requests: int | None, seed: int, mode
     """Write a workload as OUT.jsonl or OUT.parquet, with a header that keeps where its rows come from."""
     from workloads.traces.writing import write_trace
 
-    found = _trace(workload, requests, seed, model)
-    write_trace(found, out, overwrite=overwrite)
-    click.echo(f"{out}: {len(found):,} rows, digest {found.digest}; replay it with --workload file:{out}")
+    rows = _trace(workload, requests, seed, model)
+    write_trace(rows, out, overwrite=overwrite)
+    click.echo(f"{out}: {len(rows):,} rows, digest {rows.digest}; replay it with --workload file:{out}")
 
 
 @trace.command()

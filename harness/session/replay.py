@@ -47,12 +47,12 @@ class Replayed:
 
 def replayable(entries: Sequence[Entry]) -> list[Entry]:
     """The runs that a virtual engine made: a run's kind follows from its engine, which whoever loads it has seen to."""
-    return [one for one in entries if one.run.kind == "simulated"]
+    return [entry for entry in entries if entry.run.kind == "simulated"]
 
 
 def replays(entries: Sequence[Entry], jobs: int | None = None) -> Iterator[Replayed]:
     """Runs each again, in their order; `jobs` processes, as many as cores unless told."""
-    tasks = [(one.where, one.run.path) for one in entries]
+    tasks = [(entry.where, entry.run.path) for entry in entries]
     jobs = min(jobs or cores(), max(1, len(tasks) // WORTHWHILE))
     if jobs == 1:
         yield from map(_task, tasks)
@@ -67,8 +67,8 @@ def replays(entries: Sequence[Entry], jobs: int | None = None) -> Iterator[Repla
         yield from pool.map(_task, tasks, chunksize=4)
 
 
-def _task(told: tuple[str, Path]) -> Replayed:
-    where, path = told
+def _task(task: tuple[str, Path]) -> Replayed:
+    where, path = task
     try:
         return Replayed(where, replay(load_run(path)))
     except NotHereError as error:
@@ -131,37 +131,38 @@ def _differs(published: Run, made: Run) -> str | None:
             return f"{name}.parquet: {why}"
     for key in TOLD if whole else ():
         above, _, below = key.partition(".")
-        told, found = (one.manifest[above].get(below) for one in (published, made))
-        if told != found:
-            return f"run.json: {key} is {str(told)[:100]}, run again {str(found)[:100]}"
+        was, again = (run.manifest[above].get(below) for run in (published, made))
+        if was != again:
+            return f"run.json: {key} is {str(was)[:100]}, run again {str(again)[:100]}"
     return None
 
 
 def _table(published: Run, made: Run, name: str, whole: bool) -> str | None:
-    told, found = (one.requests() if name == "requests" else one.steps() for one in (published, made))
-    rows, again = (0 if one is None else len(one) for one in (told, found))
-    if told is not None and found is not None:
+    was, again = (run.requests() if name == "requests" else run.steps() for run in (published, made))
+    rows, rows_again = (0 if table is None else len(table) for table in (was, again))
+    if was is not None and again is not None:
         # Columns that came after the run are null in its table, not in its file.
         with pa.OSFile(str(published.path / f"{name}.parquet")) as file:
             columns = pq.read_schema(file).names
         for column in columns:
-            a, b = (one[column].slice(0, min(rows, again)) for one in (told, found))
-            if (row := _row(a, b, exact=column.endswith("_s"))) is not None:
-                return f"row {row:,}: {column} is {str(a[row])[:60]}, run again {str(b[row])[:60]}"
-    if rows > again or (whole and rows < again):
-        return f"it has {rows:,} rows, run again {again:,} or more"
+            values, values_again = (table[column].slice(0, min(rows, rows_again)) for table in (was, again))
+            row = _first_difference(values, values_again, exact=column.endswith("_s"))
+            if row is not None:
+                return f"row {row:,}: {column} is {str(values[row])[:60]}, run again {str(values_again[row])[:60]}"
+    if rows > rows_again or (whole and rows < rows_again):
+        return f"it has {rows:,} rows, run again {rows_again:,} or more"
     return None
 
 
-def _row(told: pa.ChunkedArray, found: pa.ChunkedArray, exact: bool) -> int | None:
+def _first_difference(was: pa.ChunkedArray, again: pa.ChunkedArray, exact: bool) -> int | None:
     """The first row in which two columns differ; numbers that are no times may in their last digits."""
-    if told.equals(found):
+    if was.equals(again):
         return None
-    pairs = zip(told.to_pylist(), found.to_pylist(), strict=True)
+    pairs = zip(was.to_pylist(), again.to_pylist(), strict=True)
     return next((row for row, pair in enumerate(pairs) if not _same(*pair, exact)), None)
 
 
-def _same(told: Any, found: Any, exact: bool) -> bool:
-    if exact or not (isinstance(told, float) and isinstance(found, float)):
-        return bool(told == found)
-    return math.isclose(told, found, rel_tol=TOLERANCE) or (math.isnan(told) and math.isnan(found))
+def _same(was: Any, again: Any, exact: bool) -> bool:
+    if exact or not (isinstance(was, float) and isinstance(again, float)):
+        return bool(was == again)
+    return math.isclose(was, again, rel_tol=TOLERANCE) or (math.isnan(was) and math.isnan(again))

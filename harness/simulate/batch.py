@@ -165,8 +165,8 @@ class BatchLoop:
     def _begin_decoding(self, completed: list[int]) -> None:
         """Prompts are computed and have given a token: these requests decode from the next step on."""
         state = self.state
-        self._times.begin(completed, state.num_output_tokens, self._now, state.batch.clock)
-        state.batch.enter(completed, state.num_output_tokens)
+        self._times.begin(completed, state.preempted_output_tokens, self._now, state.batch.clock)
+        state.batch.enter(completed, state.preempted_output_tokens)
         state.decoding += len(completed)
 
     def _finish(self, finished: list[int]) -> None:
@@ -180,8 +180,8 @@ class BatchLoop:
             preemptions = 0
             if request in state.preemptions:
                 preemptions = state.preemptions[request]
-                if request in state.num_output_tokens:
-                    del state.num_output_tokens[request]
+                if request in state.preempted_output_tokens:
+                    del state.preempted_output_tokens[request]
                     self._times.finish(request, tokens, state.batch.clock)
             rows += pack_request(request, due, due, first[request], now, now, tokens, preemptions, FINISH_LENGTH)
             on_finish(tokens)

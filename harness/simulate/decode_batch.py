@@ -35,10 +35,10 @@ class DecodeBatch:
         self._max_tokens = max_tokens
         self._block_size = block_size
 
-    def enter(self, entered: list[int], num_output_tokens: dict[int, int]) -> None:
+    def enter(self, entered: list[int], preempted_output_tokens: dict[int, int]) -> None:
         """Requests that have just got a token decode from the next step on.
 
-        `num_output_tokens` has those that were preempted, with the tokens that they had before this one.
+        `preempted_output_tokens` has those that were preempted, with the tokens that they had before this one.
         """
         clock, block_size = self.clock, self._block_size
         births, shifts, needs_at, ends_at = self.births, self.shifts, self.needs_at, self.ends_at
@@ -46,8 +46,8 @@ class DecodeBatch:
         births_sum = shifts_sum = 0
         for request in entered:
             birth = clock - 1
-            if request in num_output_tokens:
-                birth -= num_output_tokens[request]
+            if request in preempted_output_tokens:
+                birth -= preempted_output_tokens[request]
             shift = birth - num_prompt_tokens[request]
             birth_of[request] = birth
             if births and birth < births[-1]:

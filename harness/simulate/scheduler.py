@@ -113,7 +113,7 @@ class Scheduler:
         """Starts those that wait while there are tokens, slots and blocks for them, and at most so many."""
         state, cache, size = self._state, self._cache, self._state.block_size
         order, fcfs_queue, waiting_queue, running = state.order, state.fcfs_queue, state.waiting_queue, state.running
-        num_prompt_tokens, num_output_tokens = state.num_prompt_tokens, state.num_output_tokens
+        num_prompt_tokens, preempted_output_tokens = state.num_prompt_tokens, state.preempted_output_tokens
         budget = state.token_budget - step.decodes - step.prefill_tokens
         room = min(state.slots - len(running), most)
         while budget > 0 and room > 0 and waiting_queue:
@@ -123,11 +123,11 @@ class Scheduler:
                 waiting = order.peek(state)
                 if waiting is None:
                     break
-                assert isinstance(waiting.request, int)
-                request = waiting.request
+                assert isinstance(waiting.request_id, int)
+                request = waiting.request_id
             tokens = num_prompt_tokens[request]
-            if num_output_tokens:
-                tokens += num_output_tokens.get(request, 0)
+            if preempted_output_tokens:
+                tokens += preempted_output_tokens.get(request, 0)
             blocks = -(-tokens // size)
             cached_tokens = shared_blocks = 0
             if cache is not None:
@@ -171,7 +171,7 @@ class Scheduler:
                 state.free_blocks = self._cache.release(request, state.num_computed_tokens)
             state.partial = -1
         else:
-            state.num_output_tokens[request] = tokens = batch.interrupt(request)
+            state.preempted_output_tokens[request] = tokens = batch.interrupt(request)
             self._times.end(request, tokens, batch.clock)
             self.stop([request])
         state.push_front(request)

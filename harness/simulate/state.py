@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sized
 
 from harness.simulate.decode_batch import DecodeBatch
 from harness.simulate.limits import EngineLimits
-from policies.core import Order, Partial, Waiting
+from policies.core import Order, PartialPrefill, WaitingRequest
 from workloads.core.trace import Trace
 from workloads.lengths.hints import Hints
 
@@ -25,7 +25,7 @@ class State:
         self.num_prompt_tokens: list[int] = trace.prompt_tokens.tolist()
         self.max_tokens: list[int] = trace.output_tokens.tolist()
         self.preemptions: dict[int, int] = {}  # of those that were preempted, how often
-        self.num_output_tokens: dict[int, int] = {}  # and the tokens that they had, where they had any
+        self.preempted_output_tokens: dict[int, int] = {}  # and the output tokens that they had, where they had any
         self.running: dict[int, None] = {}  # in order of admission
         self.partial = -1  # the one of them whose prompt is only partly computed
         self.num_computed_tokens = 0  # of its prompt
@@ -41,12 +41,12 @@ class State:
     def waiting_tokens(self) -> Iterator[int]:
         """Tokens to prefill of each waiting request, in order."""
         if self.order is not None:
-            return (waiting.prompt_tokens + waiting.generated for waiting in self.order)
-        if not self.num_output_tokens:
+            return (waiting.num_prompt_tokens + waiting.num_output_tokens for waiting in self.order)
+        if not self.preempted_output_tokens:
             return map(self.num_prompt_tokens.__getitem__, self.fcfs_queue)
         return map(self.num_tokens, self.fcfs_queue)
 
-    def ages(self) -> list[int]:
+    def num_output_tokens(self) -> list[int]:
         """Output tokens so far of each decoding request, descending."""
         clock = self.batch.clock
         return [clock - birth for birth in self.batch.births]
@@ -56,19 +56,19 @@ class State:
         clock = self.batch.clock
         return [clock - shift for shift in self.batch.shifts]
 
-    def partials(self) -> list[Partial]:
+    def partial_prefills(self) -> list[PartialPrefill]:
         """The one request whose prompt is only partly computed, if there is one."""
         request = self.partial
         if request < 0:
             return []
         left = self.num_tokens(request) - self.num_computed_tokens
-        return [Partial(left, self.num_prompt_tokens[request], self.num_output_tokens.get(request, 0))]
+        return [PartialPrefill(left, self.num_prompt_tokens[request], self.preempted_output_tokens.get(request, 0))]
 
     # What the engine does with those that wait.
 
     def num_tokens(self, request: int) -> int:
         """Tokens that a waiting request's prefill computes: a preempted one's output again."""
-        return self.num_prompt_tokens[request] + self.num_output_tokens.get(request, 0)
+        return self.num_prompt_tokens[request] + self.preempted_output_tokens.get(request, 0)
 
     def push(self, arrived: list[int]) -> None:
         """Queue requests that have arrived."""
@@ -85,8 +85,8 @@ class State:
         else:
             self.order.push_front(self._as_waiting(request))
 
-    def _as_waiting(self, request: int) -> Waiting:
+    def _as_waiting(self, request: int) -> WaitingRequest:
         low = None if self._low is None else self._low[request]
         high = None if self._high is None else self._high[request]
-        prompt, output = self.num_prompt_tokens[request], self.num_output_tokens.get(request, 0)
-        return Waiting(request, prompt, output, low, high)
+        prompt, output = self.num_prompt_tokens[request], self.preempted_output_tokens.get(request, 0)
+        return WaitingRequest(request, prompt, output, low, high)

@@ -26,11 +26,11 @@ class TokenTimes:
         self._stamps = array("q")
         self._starts: dict[int, int] = {}
 
-    def begin(self, completed: list[int], num_output_tokens: dict[int, int], now: int, clock: int) -> None:
-        """These prompts are computed and gave a token; those in `num_output_tokens` had some before a preemption."""
+    def begin(self, completed: list[int], preempted_output_tokens: dict[int, int], now: int, clock: int) -> None:
+        """These prompts are computed and gave a token; of preempted requests it is not the first."""
         first = self.first
         for request in completed:
-            if request in num_output_tokens:
+            if request in preempted_output_tokens:
                 self._resumed[request] = (now, clock)
             else:
                 first[request] = now

@@ -23,7 +23,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as out:
         run = [BENCH, "run", "--gpu", "l40s", "--policy", "v1,ebplus", "--workload", "sharegpt", "--out", out]
         for label, command in (
-            ("import of the command line", [sys.executable, "-c", "import harness.cli"]),
+            ("import of the command line", [sys.executable, "-c", "import harness.cli.main"]),
             ("bench --version", [BENCH, "--version"]),
             ("bench run, 4,000 requests × 2 policies", run),
         ):

@@ -232,3 +232,36 @@ def lmsys_rows(count: int, seed: int) -> Iterator[dict[str, Any]]:
             for role, low, high in (("user", 2, 60), ("assistant", 10, 180))
         ]
         yield lmsys_row(number, turns)
+
+
+def say(*turns: tuple[Any, Any]) -> Turns:
+    """The turns of a conversation, each of a role and a content."""
+    return [{"role": role, "content": content} for role, content in turns]
+
+
+def size_bytes(text: str) -> int:
+    """What a tokenizer that counts bytes makes of a text."""
+    return len(text.encode())
+
+
+def turn_bytes(turns: Turns, role: str) -> list[int]:
+    """The lengths of the turns of a role, bytes."""
+    return [size_bytes(turn["content"]) for turn in turns if turn["role"] == role]
+
+
+def sharegpt_turns(*turns: tuple[str, Any]) -> list[dict[str, Any]]:
+    """The turns of a conversation as ShareGPT's file has them."""
+    return [{"from": role, "value": value} for role, value in turns]
+
+
+# A small file of that form: an id twice, none at all, and a record that is no conversation.
+SHAREGPT = [
+    {
+        "id": "x_0",
+        "conversations": sharegpt_turns(("human", "hello"), ("gpt", "Hi there"), ("human", "ü"), ("gpt", "ok")),
+    },
+    {"id": "x_0", "conversations": sharegpt_turns(("human", "same id"), ("gpt", "a" * 700))},
+    {"id": None, "conversations": sharegpt_turns(("human", "no id"), ("gpt", "<|im_end|>"))},
+    {"conversations": "not a list"},
+    {"id": "z", "conversations": sharegpt_turns(("human", "last"), ("gpt", "one"))},
+]

@@ -10,8 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from tests.support import dataset_files as made
-from tests.unit.workloads.test_workloads_conversations import _own_cache, load, refusal  # noqa: F401 - fixtures
-from tests.unit.workloads.test_workloads_sharegpt import bytes_tokenizer  # noqa: F401 - a fixture
+from tests.support.refusals import refusal
 from workloads.catalog import canonical_workload, dataset_texts
 from workloads.core.trace import Trace
 from workloads.datasets import longbench
@@ -19,10 +18,6 @@ from workloads.prompts.dataset import DatasetPrompts
 
 Load = Callable[..., Trace]
 WHOLE = {"chunk_max": 0, "forced": 0, "output_cap": 0}
-
-
-def size(text: str) -> int:
-    return len(text.encode())
 
 
 def records(count: int, seed: int, low: int = 1500, high: int = 4000) -> list[dict[str, Any]]:
@@ -53,11 +48,11 @@ def tasks() -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def test_v2_whole_is_context_question_and_choices(tmp_path: Path, load: Load) -> None:  # noqa: F811
+def test_v2_whole_is_context_question_and_choices(tmp_path: Path, load: Load) -> None:
     rows = records(5, seed=1)
     (tmp_path / "data.json").write_text(json.dumps(rows, indent=2, ensure_ascii=False), encoding="utf-8")
     trace = load("longbench", tmp_path / "data.json", **WHOLE)
-    assert trace.prompt_tokens.tolist() == [size(row["context"] + question(row)) for row in rows]
+    assert trace.prompt_tokens.tolist() == [made.size_bytes(row["context"] + question(row)) for row in rows]
     assert trace.output_tokens.tolist() == [1] * 5
     assert trace.ids == tuple(f"{i}-0" for i in range(5))
     assert trace.session is None
@@ -71,7 +66,7 @@ def test_v2_whole_is_context_question_and_choices(tmp_path: Path, load: Load) ->
     assert load("longbench", tmp_path / "data", **WHOLE).digest == trace.digest
 
 
-def test_chunks_lie_in_the_published_range_and_cover_the_contexts(tmp_path: Path, load: Load) -> None:  # noqa: F811
+def test_chunks_lie_in_the_published_range_and_cover_the_contexts(tmp_path: Path, load: Load) -> None:
     rows = records(8, seed=2)
     (tmp_path / "data.json").write_text(json.dumps(rows))
     trace = load("longbench", tmp_path / "data.json")
@@ -82,10 +77,10 @@ def test_chunks_lie_in_the_published_range_and_cover_the_contexts(tmp_path: Path
     for name, length in zip(trace.ids, trace.prompt_tokens.tolist(), strict=True):
         record, chunk = map(int, name.split("-"))
         assert chunk == sum(1 for other in trace.ids[: trace.ids.index(name)] if other.startswith(f"{record}-"))
-        tokens[record] += length - size(question(rows[record]))
+        tokens[record] += length - made.size_bytes(question(rows[record]))
     short = trace.source["skipped"].get("last piece of a context, too short", 0)
     assert 0 < short < 8
-    lost = [size(row["context"]) - tokens[i] for i, row in enumerate(rows)]
+    lost = [made.size_bytes(row["context"]) - tokens[i] for i, row in enumerate(rows)]
     # What is missing is the last piece, too short for a prompt of 1000.
     assert sum(1 for one in lost if one) == short
     assert all(0 <= one < 1000 for one in lost)
@@ -97,7 +92,7 @@ def test_chunks_lie_in_the_published_range_and_cover_the_contexts(tmp_path: Path
 
 def test_another_chunking_counts_nothing_again(
     tmp_path: Path,
-    load: Load,  # noqa: F811
+    load: Load,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "data.json").write_text(json.dumps(records(3, seed=3)))
@@ -110,7 +105,7 @@ def test_another_chunking_counts_nothing_again(
     assert len(load("longbench", tmp_path / "data.json", chunk_seed=5, chunk_min=300, chunk_max=500)) > 20
 
 
-def test_v1_from_its_zip_a_folder_and_parquet(tmp_path: Path, load: Load) -> None:  # noqa: F811
+def test_v1_from_its_zip_a_folder_and_parquet(tmp_path: Path, load: Load) -> None:
     held = tasks()
     archive = made.write_longbench_zip(tmp_path / "data.zip", held)
     plain = [row for name in ("gov_report", "hotpotqa", "qasper") for row in held[name]]
@@ -120,8 +115,8 @@ def test_v1_from_its_zip_a_folder_and_parquet(tmp_path: Path, load: Load) -> Non
         return f"{row['context']}{asked}\n\nAnswer:"
 
     trace = load("longbench", archive, **WHOLE)
-    assert trace.prompt_tokens.tolist() == [size(prompt(row)) for row in plain]
-    assert trace.output_tokens.tolist() == [size(row["answers"][0]) for row in plain]
+    assert trace.prompt_tokens.tolist() == [made.size_bytes(prompt(row)) for row in plain]
+    assert trace.output_tokens.tolist() == [made.size_bytes(row["answers"][0]) for row in plain]
     assert trace.source["data_set"] == "THUDM/LongBench"
     assert trace.source["records_read"] == 2 + 3 + 5
     folder = tmp_path / "unpacked"
@@ -136,13 +131,15 @@ def test_v1_from_its_zip_a_folder_and_parquet(tmp_path: Path, load: Load) -> Non
     assert load("longbench", mirror, **WHOLE).digest == trace.digest
     for path in (archive, folder, mirror):
         two = load("longbench", path, tasks="hotpotqa_e/qasper", **WHOLE)
-        assert two.prompt_tokens.tolist() == [size(prompt(row)) for row in held["hotpotqa_e"] + held["qasper"]]
+        assert two.prompt_tokens.tolist() == [
+            made.size_bytes(prompt(row)) for row in held["hotpotqa_e"] + held["qasper"]
+        ]
         assert two.source["tasks"] == ["hotpotqa_e", "qasper"]
         line = refusal(lambda path=path: load("longbench", path, tasks="qaspr", **WHOLE))  # type: ignore[misc]
         assert line == "longbench: there is no task qaspr: found are gov_report, hotpotqa, hotpotqa_e, qasper"
 
 
-def test_a_zip_that_is_cut_off_or_corrupt(tmp_path: Path, load: Load) -> None:  # noqa: F811
+def test_a_zip_that_is_cut_off_or_corrupt(tmp_path: Path, load: Load) -> None:
     archive = made.write_longbench_zip(tmp_path / "data.zip", tasks())
     content = archive.read_bytes()
     for cut in (0, 10, len(content) // 2, len(content) - 30):
@@ -162,7 +159,7 @@ def test_a_zip_that_is_cut_off_or_corrupt(tmp_path: Path, load: Load) -> None:  
     assert part.source["truncated"]["last_whole_record"] == 4
 
 
-def test_what_cannot_be_a_prompt_is_counted(tmp_path: Path, load: Load) -> None:  # noqa: F811
+def test_what_cannot_be_a_prompt_is_counted(tmp_path: Path, load: Load) -> None:
     rows = records(6, seed=4, low=300, high=400)
     rows[0]["context"] = None
     rows[1]["context"] = "  "
@@ -185,7 +182,7 @@ def test_what_cannot_be_a_prompt_is_counted(tmp_path: Path, load: Load) -> None:
     assert cut.source["skipped"]["question that leaves no 100 tokens of context"] == 1
 
 
-def test_bad_options_and_other_data(tmp_path: Path, load: Load) -> None:  # noqa: F811
+def test_bad_options_and_other_data(tmp_path: Path, load: Load) -> None:
     (tmp_path / "data.json").write_text(json.dumps(records(2, seed=5)))
     path = tmp_path / "data.json"
     assert "give 100 ≤ chunk_min ≤ chunk_max" in refusal(lambda: load("longbench", path, chunk_min=5000))
@@ -199,7 +196,7 @@ def test_bad_options_and_other_data(tmp_path: Path, load: Load) -> None:  # noqa
     assert refusal(lambda: load("longbench", tmp_path / "other.parquet")).endswith("found are context, query")
 
 
-def test_prompts_are_cut_from_the_text_where_the_tokens_are(tmp_path: Path, load: Load, bytes_tokenizer: Path) -> None:  # noqa: F811
+def test_prompts_are_cut_from_the_text_where_the_tokens_are(tmp_path: Path, load: Load, bytes_tokenizer: Path) -> None:
     rows = records(4, seed=6)
     (tmp_path / "data.json").write_text(json.dumps(rows))
     for options in ({}, {"order": "shuffled"}, {"chunk_max": "0", "forced": "3"}, {"chunk_seed": "4"}):
@@ -208,7 +205,7 @@ def test_prompts_are_cut_from_the_text_where_the_tokens_are(tmp_path: Path, load
         workload = canonical_workload("longbench", given)
         prompts = [str(one) for one in DatasetPrompts(trace, dataset_texts(workload, "")).texts(range(len(trace)))]
         # The tokenizer counts bytes, so the lengths are exact.
-        assert [size(prompt) for prompt in prompts] == trace.prompt_tokens.tolist()
+        assert [made.size_bytes(prompt) for prompt in prompts] == trace.prompt_tokens.tolist()
         assert trace.ids is not None
         for name, prompt in zip(trace.ids, prompts, strict=True):
             row = rows[int(name.split("-")[0])]
