@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import brief, shown
+from workloads.core.reading import shown, spelled
 
 LARGEST = 10**9
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -56,7 +56,7 @@ def split(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _number(where: str, option: Option, given: str) -> int | float:
-    text = shown(given, 40)
+    text = spelled(given, 40)
     try:
         value = int(given) if option.type is int else float(given)
     except ValueError:
@@ -74,15 +74,13 @@ def _number(where: str, option: Option, given: str) -> int | float:
 def _value(where: str, option: Option, text: str) -> Any:
     if option.type is bool:
         if text.lower() not in _TRUE + _FALSE:
-            raise WorkloadError(f"{where}: {option.name}={shown(text, 40)} is neither true nor false")
+            raise WorkloadError(f"{where}: {option.name}={spelled(text, 40)} is neither true nor false")
         return text.lower() in _TRUE
     if option.type in (int, float):
         return _number(where, option, text)
     if option.choices and text not in option.choices:
-        listed = ", ".join(choice for choice in option.choices if choice)
-        raise WorkloadError(
-            f"{where}: {option.name}={shown(text, 40)} is unknown{suggest(text, option.choices)}: it is one of {listed}"
-        )
+        near, listed = suggest(text, option.choices), ", ".join(choice for choice in option.choices if choice)
+        raise WorkloadError(f"{where}: {option.name}={spelled(text, 40)} is unknown{near}: it is one of {listed}")
     return text
 
 
@@ -96,7 +94,7 @@ def read(where: str, known: tuple[Option, ...], given: Mapping[str, str]) -> dic
     for key in given:
         if key not in names:
             listed = f"its options are {', '.join(names)}" if names else "it has no options"
-            raise WorkloadError(f"{where} has no option {brief(key)}{suggest(key, names)}: {listed}")
+            raise WorkloadError(f"{where} has no option {shown(key)}{suggest(key, names)}: {listed}")
     values: dict[str, Any] = {}
     for option in known:
         values[option.name] = option.default

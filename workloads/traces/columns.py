@@ -9,7 +9,7 @@ from typing import Any
 
 from workloads.core.blocks import Blocks, misfit
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import brief, shown
+from workloads.core.reading import shown, spelled
 from workloads.core.trace import Floats, Ints, Trace
 from workloads.traces.assemble import rate_question
 from workloads.traces.header import with_header
@@ -42,7 +42,7 @@ class OwnColumns:
 
 def trace_of(path: Path, format_: str, file_sha: str, columns: OwnColumns, header: dict[str, Any] | None) -> Trace:
     """The trace of a file of ours, with what its header says; WorkloadError where that does not fit the rows."""
-    source: dict[str, Any] = {"kind": "file", "format": format_, "file": shown(path.name), "file_sha256": file_sha}
+    source: dict[str, Any] = {"kind": "file", "format": format_, "file": spelled(path.name), "file_sha256": file_sha}
     notices = [_unread_notice(source["file"], columns.unread)] if columns.unread else []
     question = None if columns.seconds is None else rate_question(source["file"], columns.seconds)
     if question:
@@ -63,22 +63,22 @@ def trace_of(path: Path, format_: str, file_sha: str, columns: OwnColumns, heade
         hint_high=None if hints is None else hints[:, 1],
         blocks=columns.blocks,
     )
-    return with_header(trace, header, shown(path))
+    return with_header(trace, header, spelled(path))
 
 
 def _unread_notice(file: str, keys: Sequence[str]) -> str:
     """What to say of keys or columns that are none of ours."""
     more = f" and {len(keys) - 8} more" if len(keys) > 8 else ""
-    listed = ", ".join(map(brief, keys[:8]))
+    listed = ", ".join(map(shown, keys[:8]))
     return f"{file}: keys that are not read: {listed}{more} (known are {', '.join(COLUMNS)})"
 
 
 def whole_number(where: str, column: str, value: Any, minimum: int) -> int:
     """A whole number from `minimum` to 10⁹; WorkloadError for anything else."""
     if type(value) is not int:
-        raise WorkloadError(f"{where}: {column} is {brief(value)}, not a whole number of at least {minimum}")
+        raise WorkloadError(f"{where}: {column} is {shown(value)}, not a whole number of at least {minimum}")
     if not minimum <= value <= MOST_TOKENS:
-        raise WorkloadError(f"{where}: {column} is {brief(value)}; it must be {minimum} to {MOST_TOKENS}")
+        raise WorkloadError(f"{where}: {column} is {shown(value)}; it must be {minimum} to {MOST_TOKENS}")
     return value
 
 
@@ -86,10 +86,10 @@ def hint(where: str, value: Any) -> tuple[int, int]:
     """The least and most output tokens that its sender expects; WorkloadError for what is no such thing."""
     pair = value if isinstance(value, list) else [value, value]
     if len(pair) != 2:
-        raise WorkloadError(f"{where}: out_hint is {brief(value)}, neither a number of tokens nor a pair [low, high]")
+        raise WorkloadError(f"{where}: out_hint is {shown(value)}, neither a number of tokens nor a pair [low, high]")
     low, high = (whole_number(where, "out_hint", bound, 1) for bound in pair)
     if low > high:
-        raise WorkloadError(f"{where}: out_hint is {brief(value)}: write the lower number first")
+        raise WorkloadError(f"{where}: out_hint is {shown(value)}: write the lower number first")
     return low, high
 
 
@@ -98,7 +98,7 @@ def ids_of(file: str, rows: Iterable[tuple[int, str]]) -> tuple[str, ...]:
     row_of: dict[str, int] = {}
     for row, id_ in rows:
         if id_ in row_of:
-            raise WorkloadError(f"{file}, row {row}: id {brief(id_)} is row {row_of[id_]}'s already: ids are unique")
+            raise WorkloadError(f"{file}, row {row}: id {shown(id_)} is row {row_of[id_]}'s already: ids are unique")
         row_of[id_] = row
     return tuple(row_of)
 
