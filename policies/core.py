@@ -105,7 +105,7 @@ class Order(Protocol):
     """
 
     def push(self, request: WaitingRequest) -> None:
-        """A request has arrived."""
+        """A request has arrived: it waits from now on."""
 
     def push_front(self, request: WaitingRequest) -> None:
         """A request was preempted: it comes back ahead of what has never run."""
@@ -117,7 +117,7 @@ class Order(Protocol):
         """Takes out what `peek` named: it starts in this step."""
 
     def remove(self, request_id: Hashable) -> None:
-        """A waiting request was aborted."""
+        """A waiting request was aborted: it waits no longer."""
 
     def __len__(self) -> int:
         """All that wait, whether or not they may start now."""

@@ -150,7 +150,7 @@ class Replay:
         scheduler.book.clock = lambda: self.now
 
     def run(self) -> None:
-        """Replays the whole stream."""
+        """Replays all requests, step by step, until the last has ended."""
         scheduler = self.scheduler
         depth = 2 if self.job.get("async", False) else 1
         # Scheduled steps whose output has not been applied: whose prompts they leave incomplete, and when they end.
@@ -282,7 +282,6 @@ class Replay:
 def replay(base: Any, job: dict[str, Any], say: Callable[[Any], None], answers: TextIO) -> None:
     """Does one job, from its requests to its "done"; a parent that wants no more ends it early."""
     scheduler = make_scheduler(base, job)
-    constant = job["cost"]
 
     def ask_parent() -> int:
         scheduler.rows.catch_up()
@@ -292,7 +291,10 @@ def replay(base: Any, job: dict[str, Any], say: Callable[[Any], None], answers: 
             raise Stopped
         return duration
 
-    run = Replay(job, scheduler, say, ask_parent if constant == "ask" else lambda: int(constant))
+    def constant_cost() -> int:
+        return int(job["cost"])
+
+    run = Replay(job, scheduler, say, ask_parent if job["cost"] == "ask" else constant_cost)
     try:
         run.run()
     except Stopped:

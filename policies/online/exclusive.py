@@ -89,7 +89,7 @@ class Exclusive:
         return admitted
 
     def on_steps(self, steps: int, decodes: int, running: int, first_tokens: int) -> None:
-        """Counts the tokens produced."""
+        """Counts the tokens produced, for the estimates."""
         self.controller.estimator.on_steps(steps, decodes, first_tokens)
 
     def state(self) -> PolicyState:

@@ -142,7 +142,7 @@ class GuardedQueue:
         return candidate
 
     def _take_out(self, candidate: Candidate) -> None:
-        """It waits no longer."""
+        """Removes it from wherever it waits."""
         self._next = self._short_in = None
         del self._waiting[candidate.request.request_id]
         if candidate.place is Place.SHELF:

@@ -31,10 +31,10 @@ class Isjl:
             self.order.clock += steps
 
     def on_admit(self, prompt_tokens: int, /) -> None:
-        """Nothing to learn."""
+        """Not looked at: lengths are what their senders expect."""
 
     def on_finish(self, output_tokens: int, /) -> None:
-        """Nothing to learn."""
+        """Not looked at: lengths are what their senders expect."""
 
     def state(self) -> PolicyState:
         """The mode; nothing else is estimated."""

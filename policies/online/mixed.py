@@ -20,14 +20,14 @@ class Mixed:
         return MIXED
 
     def on_steps(self, steps: int, decodes: int, running: int, first_tokens: int) -> None:
-        """Nothing to learn."""
+        """Not looked at: nothing is estimated."""
 
     def on_admit(self, prompt_tokens: int, /) -> None:
-        """Nothing to learn."""
+        """Not looked at: nothing is estimated."""
 
     def on_finish(self, output_tokens: int, /) -> None:
-        """Nothing to learn."""
+        """Not looked at: nothing is estimated."""
 
     def state(self) -> PolicyState:
-        """Mode MB."""
+        """Mode MB; nothing else is held to be true."""
         return _STATE

@@ -55,7 +55,7 @@ class Ranked:
         return None
 
     def pop(self, view: View) -> WaitingRequest:
-        """Takes the first out."""
+        """Takes out what `peek` names, and gives it."""
         request = self.peek(view)
         assert request is not None
         if self._preempted:

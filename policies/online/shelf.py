@@ -68,7 +68,7 @@ class Shelf:
             waiting.move_to_end(candidate.request.request_id, last=False)
 
     def remove(self, candidate: Candidate) -> None:
-        """Takes it out."""
+        """Takes it out; a length that nobody waits with goes too."""
         waiting = self._waiting[candidate.expected]
         del waiting[candidate.request.request_id]
         if not waiting:
@@ -106,7 +106,7 @@ class Shelves:
             self._near.setdefault(span, Shelf()).add(candidate, ahead)
 
     def remove(self, candidate: Candidate) -> None:
-        """Takes it out."""
+        """Takes it out of each."""
         self._all.remove(candidate)
         if self._near is not None:
             span = candidate.request.num_prompt_tokens // self._prompts_a_shelf

@@ -76,30 +76,16 @@ class StepRows:
         state: PolicyState | None,
     ) -> None:
         """A step of so many `tokens` a request; its chunks from `first` on are of requests admitted in it, by `now`."""
-        progress, log = self.progress, self.log
         decodes = len(tokens) - len(chunks)
         context = longest = 0
         if decodes:
-            progress.take_along(decodes, tokens)
-            context, longest = progress.context()
-            progress.tick()
-        prefill_tokens = 0
-        prefill_work = 0.0
-        entered: list[tuple[int, int]] = []
-        for request_id, size, computed, partly, num_prompt_tokens, num_output_tokens, max_tokens, _ in chunks:
-            prefill_tokens += size
-            prefill_work += size * (computed - size / 2)
-            if not partly:
-                progress.enter(request_id, num_prompt_tokens, num_output_tokens, max_tokens)
-                entered.append((num_prompt_tokens, num_output_tokens))
+            self.progress.take_along(decodes, tokens)
+            context, longest = self.progress.context()
+            self.progress.tick()
+        prefill_tokens, prefill_work, entered = self._prefill(chunks)
         self.content = (prefill_tokens, prefill_work, decodes, context, longest)
-        if log is not None:
-            for request_id, size, computed, *_, preemptions in chunks[first:]:
-                log.event(ADMISSION, now, self._steps, computed - size, preemptions, request_id)
-            if state is not self._state:
-                self._state = state
-                self._state_id += 1
-                log.state(state or PolicyState())
+        if self.log is not None:
+            self._log_before(self.log, chunks[first:], now, state)
         columns = (
             0 if decodes and prefill_tokens else 1 if prefill_tokens else 2,
             prefill_tokens,
@@ -108,11 +94,35 @@ class StepRows:
             waiting,
             preempted,
             kv_tokens,
-            *(progress.statistics() if decodes else statistics_of(entered)),
+            *(self.progress.statistics() if decodes else statistics_of(entered)),
             self._state_id,
         )
         self.pending.append((begun, columns))
         self._steps += 1
+
+    def _prefill(self, chunks: list[PrefillChunk]) -> tuple[int, float, list[tuple[int, int]]]:
+        """Prefill tokens of a step, Σ n(context + n/2) over its chunks, and what decodes from the next step on.
+
+        Of each prompt that is complete the last holds prompt and output tokens.
+        """
+        prefill_tokens, prefill_work = 0, 0.0
+        entered: list[tuple[int, int]] = []
+        for request_id, size, computed, partly, num_prompt_tokens, num_output_tokens, max_tokens, _ in chunks:
+            prefill_tokens += size
+            prefill_work += size * (computed - size / 2)
+            if not partly:
+                self.progress.enter(request_id, num_prompt_tokens, num_output_tokens, max_tokens)
+                entered.append((num_prompt_tokens, num_output_tokens))
+        return prefill_tokens, prefill_work, entered
+
+    def _log_before(self, log: StepLog, admitted: list[PrefillChunk], now: int, state: PolicyState | None) -> None:
+        """Writes down what stands before a step's row: its admissions, and the policy's state where that changed."""
+        for request_id, size, computed, *_, preemptions in admitted:
+            log.event(ADMISSION, now, self._steps, computed - size, preemptions, request_id)
+        if state is not self._state:
+            self._state = state
+            self._state_id += 1
+            log.state(state or PolicyState())
 
     def came(self, now: int) -> None:
         """The tokens of the oldest step under way have come: its row is complete."""

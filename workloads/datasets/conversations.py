@@ -25,7 +25,7 @@ from workloads.datasets import parquet
 from workloads.datasets.chat import ChatPair, pairs_of
 from workloads.datasets.counting import Columns, Meta, Reading, TextRow, count_rows, counted, drop_empty, usable_source
 from workloads.datasets.json_array import TruncatedFileError
-from workloads.datasets.json_rows import read_json
+from workloads.datasets.json_rows import JsonRow, read_json
 from workloads.datasets.shards import Shards
 from workloads.text.tokenizer import build, digest_of, tokenizer_json
 
@@ -142,20 +142,29 @@ def _from_parquet(path: Path, form: ChatForm) -> Iterator[Conversation]:
 
 def _from_json(path: Path, form: ChatForm) -> Iterator[Conversation]:
     for number, row in enumerate(read_json(path)):
-        value = row.value
-        turns = value.get(form.column) if isinstance(value, dict) else None
-        if not isinstance(turns, list):
-            if number == 0:
-                keys = "it is no object"
-                if isinstance(value, dict):
-                    keys = f"found are {', '.join(spelled(key, 40) for key in [*value][:20]) or 'none'}"
-                raise WorkloadError(f"{row.where}: no list {form.column}: {keys}; is it the right data set?")
+        turns = row.value.get(form.column) if isinstance(row.value, dict) else None
+        if isinstance(turns, list):
+            yield _conversation(row.value, turns, form)
+        elif number:
             yield Conversation(None, [], [], None, f"record without a list {form.column}")
-            continue
-        turns = [turn if isinstance(turn, dict) else {} for turn in turns]
-        stamps = [microseconds(turn.get("timestamp")) for turn in turns] if form.stamped else None
-        key = value.get(form.id_column) if isinstance(value, dict) and form.id_column else None
-        yield Conversation(key, [turn.get("role") for turn in turns], [turn.get("content") for turn in turns], stamps)
+        else:
+            raise _no_turns(row, form)
+
+
+def _conversation(record: dict[str, Any], turns: list[Any], form: ChatForm) -> Conversation:
+    """A record's turns; one that is no object has neither role nor text."""
+    turns = [turn if isinstance(turn, dict) else {} for turn in turns]
+    stamps = [microseconds(turn.get("timestamp")) for turn in turns] if form.stamped else None
+    key = record.get(form.id_column) if form.id_column else None
+    return Conversation(key, [turn.get("role") for turn in turns], [turn.get("content") for turn in turns], stamps)
+
+
+def _no_turns(first: JsonRow, form: ChatForm) -> WorkloadError:
+    """What to say of a file whose first record has no turns where they should be."""
+    keys = "it is no object"
+    if isinstance(first.value, dict):
+        keys = f"found are {', '.join(spelled(key, 40) for key in [*first.value][:20]) or 'none'}"
+    return WorkloadError(f"{first.where}: no list {form.column}: {keys}; is it the right data set?")
 
 
 def read(shards: Shards, form: ChatForm, reading: Reading, allow_truncated: bool) -> Iterator[Conversation]:

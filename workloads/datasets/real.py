@@ -78,7 +78,7 @@ def share_gpt(values: Values, model: str) -> Trace:
 
 
 def share_gpt_texts(values: Values, _model: str) -> Texts:
-    """The prompts of ShareGPT's file."""
+    """The prompts of ShareGPT's file, by (conversation, pair)."""
     pairs = sharegpt.read_pairs(_share_gpt_files(values).files[0], Reading(), values["allow_truncated"])
     return ((pair[:2], pair.prompt) for pair in pairs)
 

@@ -51,7 +51,7 @@ class Shards:
 
 
 def _natural(path: str) -> list[tuple[int, int | str]]:
-    """Part 10 after part 9."""
+    """The key to sort names by, so that part 10 comes after part 9."""
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", path) if part]
 
 
