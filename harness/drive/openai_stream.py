@@ -146,7 +146,7 @@ class Answer:
             if isinstance(content, dict):
                 self._content(content, event, t_ns)
             else:
-                self.error = self.error or f"bad_event: {_shown(data)}"
+                self.error = self.error or f"bad_event: {squeezed(data[:80].decode(errors='replace'))}"
 
     def _content(self, content: dict[str, Any], event: bytes, t_ns: int) -> None:
         if content.get("error") or content.get("object") == "error":
@@ -157,7 +157,7 @@ class Answer:
             self.usage = _count(usage.get("completion_tokens"), self.usage)
             self.prompt_tokens = _count(usage.get("prompt_tokens"), self.prompt_tokens)
         listed = content.get("choices")
-        choices = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+        choices = [choice for choice in listed if isinstance(choice, dict)] if isinstance(listed, list) else []
         carries = False
         for choice in choices:
             carries = carries or _carries_token(choice) or (self._empty_tokens and choice.get("text") == "")
@@ -173,13 +173,14 @@ class Answer:
                 self._learn(content, choices[0], event)
 
     def _learn(self, content: dict[str, Any], choice: dict[str, Any], event: bytes) -> None:
+        """Take the event's bytes around its text as the frame, where decoding it around another text agrees."""
         if b"\n" in event or self._frames >= _FRAMES or _is_framed(event, self._before, self._after):
             return
         self._frames += 1
-        found = _text_of(choice)
-        if found is None:
+        place = _text_of(choice)
+        if place is None:
             return
-        holder, name = found
+        holder, name = place
         key = re.search(rb'"%b":\s*"' % name.encode(), event)
         text = _STRING(event, key.end()) if key else None
         if text is None:
@@ -244,11 +245,12 @@ def message_of(content: dict[str, Any]) -> str:
     error = content.get("error") or content
     if isinstance(error, dict):
         error = error.get("message") or error.get("detail") or orjson.dumps(error, default=str).decode()
-    return " ".join(str(error).split())[:300]
+    return squeezed(str(error))
 
 
-def _shown(data: bytes) -> str:
-    return " ".join(data[:80].decode(errors="replace").split())
+def squeezed(text: str) -> str:
+    """A text of a server on one line, its white space single blanks, cut off after 300 characters."""
+    return " ".join(text.split())[:300]
 
 
 def conclude(answer: Answer, expected: int | None, ignore_eos: bool) -> tuple[str, str | None]:

@@ -10,7 +10,7 @@ import httptools
 import orjson
 
 from harness.drive.clock import Clock
-from harness.drive.openai_stream import Answer, message_of
+from harness.drive.openai_stream import Answer, message_of, squeezed
 
 MAX_HEAD_BYTES = 256 << 10
 MAX_ERROR_BYTES = 16 << 10
@@ -226,8 +226,8 @@ class Connection(asyncio.Protocol):
     def _http_error(self) -> str:
         try:
             content = orjson.loads(self._body)
-            said = message_of(content) if isinstance(content, dict) else str(content)
+            message = message_of(content) if isinstance(content, dict) else str(content)
         except orjson.JSONDecodeError:
-            said = " ".join(self._body[:300].decode(errors="replace").split())
+            message = squeezed(self._body[:300].decode(errors="replace"))
         wait = f" (Retry-After: {self._retry_after.decode(errors='replace')})" if self._retry_after else ""
-        return f"http_{self.status}{wait}: {said[:300]}"
+        return f"http_{self.status}{wait}: {message[:300]}"
