@@ -85,8 +85,8 @@ class Simulated:
     def replay(self, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:
         """Replays the stream in virtual time.
 
-        After `max_duration_s` nothing more is sent and what is in flight ends. `stopped` is asked between
-        chunks; True leaves the rest unsent and what is in flight without a row.
+        After `max_duration_s` nothing more is sent and what is in flight ends. `stopped` is asked as rows are handed
+        over; True leaves the rest unsent and what is in flight without a row.
         """
         output_tokens = 0
         trace = self.stream.trace
@@ -95,15 +95,15 @@ class Simulated:
         if self.content is not None:
             cache = PrefixCache(self.content, self.limits.kv_blocks - 1, self.limits.block_size)
 
-        def sink(chunk: Rows) -> bool:
+        def sink(rows: Rows) -> bool:
             nonlocal output_tokens
-            if len(chunk.requests):
-                writer.add_requests(request_batch(chunk, trace, self.limits))
-                output_tokens += int(chunk.requests[:, 6].sum())
-                outlived.see(chunk.requests[:, 0], chunk.requests[:, 6])
-            if len(chunk.steps):
-                writer.add_steps(step_batch(chunk))
-            progress(Status(chunk.finished, chunk.now_ns / 1e9, output_tokens))
+            if len(rows.requests):
+                writer.add_requests(request_batch(rows, trace, self.limits))
+                output_tokens += int(rows.request_column("output_tokens").sum())
+                outlived.see(rows.request_column("row"), rows.request_column("output_tokens"))
+            if len(rows.steps):
+                writer.add_steps(step_batch(rows))
+            progress(Status(rows.finished, rows.now_ns / 1e9, output_tokens))
             return not stopped()
 
         limit = self.spec.max_duration_s
@@ -123,14 +123,14 @@ class Simulated:
 
     def _hits(self, cache: PrefixCache) -> dict[str, Any]:
         """What the cache found when requests were first admitted, beside the share declared."""
-        rows = np.fromiter(cache.found_tokens, np.int64)
-        asked, found = int(self.stream.trace.prompt_tokens[rows].sum()), sum(cache.found_tokens.values())
+        rows = np.fromiter(cache.cached_tokens, np.int64)
+        queries, hits = int(self.stream.trace.prompt_tokens[rows].sum()), sum(cache.cached_tokens.values())
         return {
             # Hits are what the workload's content makes them: without a number there is nothing to hold them against.
             "declared": self.spec.prefix_caching or None,
-            "observed": found / asked if asked else 0.0,
-            "queries_tokens": asked,
-            "hits_tokens": found,
+            "observed": hits / queries if queries else 0.0,
+            "queries_tokens": queries,
+            "hits_tokens": hits,
             "evicted_blocks": cache.evictions,
         }
 
