@@ -11,7 +11,7 @@ import numpy as np
 from harness import __version__
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
+from harness.engines.base import Ended, Progress, Status, Stopped, cut_short, profile_file
 from harness.engines.off_grid import OffGrid
 from harness.engines.outlived import Outlived
 from harness.profiles.cost import CostModel
@@ -30,14 +30,18 @@ from workloads.prompts.content import Content
 
 
 class Simulated:
-    """One run of the virtual-time engine, ready to go; raises UserError for what the user can mend."""
+    """One run of the virtual-time engine, ready to go; raises UserError for what the user can mend.
+
+    `profile` is the file that the GPU's figures stand in, where they are no profile of the project's.
+    """
 
     kind = "simulated"
 
-    def __init__(self, spec: RunSpec, stream: Stream) -> None:
+    def __init__(self, spec: RunSpec, stream: Stream, profile: str | None = None) -> None:
         self.spec = spec
         self.stream = stream
-        self.pair = load_pair(spec.gpu, spec.model)
+        self.profile = profile
+        self.pair = load_pair(profile or spec.gpu, spec.model)
         self.limits = limits_of(spec, self.pair)
         self.cost = self.pair.cost(spec.cost_model)
         trace = stream.trace
@@ -82,13 +86,14 @@ class Simulated:
             "policy_constants": {name: getattr(self.costs, name) for name in StepCosts.__slots__},
             "profile": self.pair.to_manifest(),
             "kv_blocks": self.limits.kv_blocks,
+            **profile_file(self.profile),
         }
 
     def replay(self, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:
         """Replays the stream in virtual time.
 
-        After `max_duration_s` nothing more is sent and what is in flight ends. `stopped` is asked between
-        chunks; True leaves the rest unsent and what is in flight without a row.
+        After `max_duration_s` nothing more is sent and what is in flight ends. `stopped` is asked as rows are handed
+        over; True leaves the rest unsent and what is in flight without a row.
         """
         output_tokens = 0
         trace = self.stream.trace
@@ -97,16 +102,16 @@ class Simulated:
         if self.content is not None:
             cache = PrefixCache(self.content, self.limits.kv_blocks - 1, self.limits.block_size)
 
-        def sink(chunk: Rows) -> bool:
+        def sink(rows: Rows) -> bool:
             nonlocal output_tokens
-            if len(chunk.requests):
-                writer.add_requests(request_batch(chunk, trace, self.limits))
-                output_tokens += int(chunk.requests[:, 6].sum())
-                outlived.see(chunk.requests[:, 0], chunk.requests[:, 6])
-            if len(chunk.steps):
-                writer.add_steps(step_batch(chunk))
-                off_grid.see(chunk.steps)
-            progress(Status(chunk.finished, chunk.now_ns / 1e9, output_tokens))
+            if len(rows.requests):
+                writer.add_requests(request_batch(rows, trace, self.limits))
+                output_tokens += int(rows.request_column("output_tokens").sum())
+                outlived.see(rows.request_column("row"), rows.request_column("output_tokens"))
+            if len(rows.steps):
+                writer.add_steps(step_batch(rows))
+                off_grid.see(rows.steps)
+            progress(Status(rows.finished, rows.now_ns / 1e9, output_tokens))
             return not stopped()
 
         limit = self.spec.max_duration_s
@@ -126,14 +131,14 @@ class Simulated:
 
     def _hits(self, cache: PrefixCache) -> dict[str, Any]:
         """What the cache found when requests were first admitted, beside the share declared."""
-        rows = np.fromiter(cache.found_tokens, np.int64)
-        asked, found = int(self.stream.trace.prompt_tokens[rows].sum()), sum(cache.found_tokens.values())
+        rows = np.fromiter(cache.cached_tokens, np.int64)
+        queries, hits = int(self.stream.trace.prompt_tokens[rows].sum()), sum(cache.cached_tokens.values())
         return {
             # Hits are what the workload's content makes them: without a number there is nothing to hold them against.
             "declared": self.spec.prefix_caching or None,
-            "observed": found / asked if asked else 0.0,
-            "queries_tokens": asked,
-            "hits_tokens": found,
+            "observed": hits / queries if queries else 0.0,
+            "queries_tokens": queries,
+            "hits_tokens": hits,
             "evicted_blocks": cache.evictions,
         }
 
