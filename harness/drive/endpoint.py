@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -105,8 +105,18 @@ def key_from(variable: str) -> str:
 
 def finish_head(head: bytes, request_id: str, body_length: int) -> bytes:
     """A request's head, its id with what no header may hold replaced by `_`."""
-    return b"%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n" % (
-        head,
-        _VISIBLE.sub("_", request_id).encode(),
-        body_length,
-    )
+    return b"%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n" % (head, _sendable(request_id).encode(), body_length)
+
+
+def is_of(request_id: str, named: Iterable[str]) -> bool | None:
+    """Whether one of the ids that an answer bears is its request's own; None where it bears none.
+
+    Servers that take X-Request-Id for theirs put their own word before it, such as `cmpl-`.
+    """
+    own = _sendable(request_id)
+    ids = [one for one in named if one]
+    return any(own in (one, one.partition("-")[2]) for one in ids) if ids else None
+
+
+def _sendable(request_id: str) -> str:
+    return _VISIBLE.sub("_", request_id)
