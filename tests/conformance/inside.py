@@ -188,7 +188,7 @@ class Watched(Replay):
         assert not len(scheduler.waiting)
         assert not len(scheduler.rows.progress)
         assert not scheduler.rows.progress.lagging
-        assert not scheduler.view.partly
+        assert not scheduler.view.partly_prefilled
         assert not scheduler.rows.pending
         assert scheduler.view.free_blocks == scheduler.view.total_blocks
         names = [str(end[0]) for end in self.ends if end[7] == "length"]
@@ -338,7 +338,7 @@ def it_puts_the_view_back_after_a_failure() -> None:
         run.send(row, 0)
     for _ in range(3):
         output = scheduler.schedule()
-        run.apply(output, scheduler.view.partly.keys() & output.num_scheduled_tokens.keys())
+        run.apply(output, scheduler.view.partly_prefilled.keys() & output.num_scheduled_tokens.keys())
     names = [request.request_id for request in scheduler.running]
     assert len(names) > 1
     stock = scheduler.kv_cache_manager.allocate_slots
