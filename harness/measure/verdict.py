@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from harness.core.runspec import RunSpec
+from harness.measure.arrivals import LEAST_TOKENS, has_list
 from harness.measure.columns import MISSING, integers, nanoseconds
 from harness.measure.delivery import bunched, impossible
 from harness.measure.fairness import DECODE
-from harness.measure.gaps import decode_ends, follow_steps, has_list
+from harness.measure.gaps import decode_ends, follow_steps
 from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, span
 
 LEVELS = ("VALID", "DEGRADED", "INVALID")
@@ -112,6 +113,37 @@ def _delivery(evidence: Evidence) -> float | str:
     if evidence.steps is None or not evidence.steps.num_rows:
         return "without a step log nobody knows when tokens were made"
     return bunched(evidence.measured.requests, evidence.steps)
+
+
+def _held_back(evidence: Evidence) -> float | str:
+    if evidence.virtual:
+        return "a virtual run has no client"
+    requests = evidence.measured.requests
+    long = requests.completed & (requests.output_tokens >= LEAST_TOKENS)
+    if not long.any():
+        return f"no answer of {LEAST_TOKENS} tokens or more"
+    return 100 * float(np.mean(evidence.measured.arrivals.held_back[long]))
+
+
+def _foreign(evidence: Evidence) -> float | str:
+    if evidence.virtual:
+        return "a virtual run has no client"
+    client = evidence.manifest.get("client", {})
+    own, other = client.get("echoed"), client.get("foreign")
+    if own is None or other is None:
+        return "the ids that answers bear were not recorded"
+    # One alone may be chance: a server that names all its answers alike.
+    return 100 * float(other) / (own + other) if own > 1 else "the server's answers do not bear their request's id"
+
+
+def _beyond_usage(evidence: Evidence) -> float | str:
+    if evidence.virtual:
+        return "a virtual run has no client"
+    beyond = evidence.manifest.get("client", {}).get("beyond_usage")
+    if beyond is None:
+        return "what events held beside their usage was not recorded"
+    completed = int(np.count_nonzero(evidence.measured.requests.completed))
+    return 100 * float(beyond) / completed if completed else "no request was completed"
 
 
 def _elsewhere(evidence: Evidence) -> float | str:
@@ -258,6 +290,9 @@ CHECKS = (
     # A client that is kept from reading stamps what has piled up with one time: latencies and TPOT of nobody's making.
     Check("client_wait", "time that the client waited for a processor", "%", 5, 20, _client_wait),
     Check("delivery", "answers that reached the client in bunches, later than they were made", "%", 1, 10, _delivery),
+    Check("held_back", "answers that came all at once, held back on their way", "%", 1, 10, _held_back),
+    Check("foreign", "answers that bear another request's id", "%", 0, 1, _foreign),
+    Check("beyond_usage", "answers with more tokens in their events than in their usage", "%", 0, 10, _beyond_usage),
     Check("elsewhere", "the machine's CPU time that other work took", "%", 10, 30, _elsewhere),
     Check("errors", "requests not completed", "%", 0.1, 1, _errors),
     Check("completed", "completed requests", "", None, 1, _completed, floor=True),

@@ -120,6 +120,7 @@ _MANIFEST: dict[str, Form] = {
     "client": _OBJECT,
     "client.cpu_share": _or_null(_SHARE),
     "client.wait_share": _or_null(_SHARE),
+    **{f"client.{name}": _or_null(_COUNT) for name in ("echoed", "foreign", "beyond_usage")},
     "lengths": _OBJECT,
     "lengths.outlived": _COUNT,
     "lengths.ended": _COUNT,
