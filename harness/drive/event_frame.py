@@ -93,9 +93,7 @@ def _numbers(after: bytes, choice: dict[str, Any]) -> list[_Number] | None:
     """The places in `after` of what changes from event to event; None where they cannot be told apart."""
     wanted = [_IDS] if ids_of(choice) is not None else []
     # A server may send both; where ids are read the running usage changes all the same.
-    for pattern in (_COUNT, _TOTAL):
-        if pattern.search(after):
-            wanted.append(pattern)
+    wanted += [pattern for pattern in (_COUNT, _TOTAL) if pattern.search(after)]
     numbers = []
     for pattern in wanted:
         found = pattern.findall(after)

@@ -11,11 +11,10 @@ class Settings:
 
     `concurrency` requests in flight make a closed loop, None an open one. Of a closed loop whose concurrency changes it
     is the most, and `levels` has the first row of each phase and what may then be in flight; with `drain` a phase
-    begins when everything before it has ended. The time-outs count from when a
-    request is due. After `max_duration_s` nothing more is sent. A server that refuses connections for
-    `gone_after_s` while nothing is under way ends the run. A request that is answered 429 goes out again up to
-    `retries_429` times, each after what Retry-After says; its times count from the first send. `told` as `openai_stream.Answer` has it,
-    `accept` as `conclude`.
+    begins when everything before it has ended. The time-outs count from when a request is due. After `max_duration_s`
+    nothing more is sent. A server that refuses connections for `gone_after_s` while nothing is under way ends the run.
+    A request that is answered 429 goes out again up to `retries_429` times, each after what Retry-After says; its
+    times count from the first send. `told` as `openai_stream.Answer` has it, `accept` as `conclude`.
     """
 
     concurrency: int | None = None

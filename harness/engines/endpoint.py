@@ -81,9 +81,9 @@ class EndpointEngine:
         self.hints = hints_of(spec.lengths, stream.trace, spec.seed)
         if len(stream.levels) > 1 and client.processes > 1:
             raise UserError("--processes: a schedule of concurrency is kept by one process: leave --processes out")
-        # What every request's body carries besides, and whether an event with an empty text is a token.
+        # What every request's body carries besides, and whether the server is believed that tells an event's tokens.
         self.extra: dict[str, Any] = {}
-        self.empty_tokens = False
+        self.told = False
         self._prompts = self._prompts_of()
 
     def _prompts_of(self) -> TokenPrompts | TextPrompts | DatasetPrompts:
@@ -196,7 +196,7 @@ class EndpointEngine:
             first_token_timeout_s=self.client.first_token_timeout_s,
             max_duration_s=self.spec.max_duration_s,
             retries_429=self.client.retries_429,
-            empty_tokens=self.empty_tokens,
+            told=self.told,
         )
 
     def _planned(self) -> Iterator[Planned]:

@@ -66,10 +66,9 @@ class Vllm:
         self.driving = EndpointEngine(
             spec, stream, Endpoint(_NOWHERE), client, f"measured: vLLM {env.version} ({env.kind}), started for each run"
         )
-        # In vLLM's completions each event with a choice is a token, part of a character or special ones too, which
-        # have no text. In chat special ones have it only when asked for.
-        self.driving.empty_tokens = client.api == "completions"
-        self.driving.extra = {"skip_special_tokens": False} if client.api == "chat" else {}
+        # An event may hold several tokens or none that shows: vLLM says which.
+        self.driving.told = True
+        self.driving.extra = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
         # What this version cannot do is known before anything starts.
         command(spec, env.python, spec.model, 1, self._plugin(Path(STEP_LOG)), env.flags)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +49,33 @@ class Arrivals:
 
 def has_list(requests: Requests, table: Any) -> Bools:
     """Where a request brings its own list of gaps."""
-    return np.asarray(table.column("token_gaps_s").is_valid().to_numpy(), dtype=np.bool_)[requests.order]
+    there: Bools = np.asarray(table.column("token_gaps_s").is_valid().to_numpy(), dtype=np.bool_)[requests.order]
+    return there
+
+
+def share_held_back(requests: Requests, arrivals: Arrivals) -> float | str:
+    """Of the answers that are long enough to tell, %; text where there is none."""
+    long = requests.completed & (requests.output_tokens >= LEAST_TOKENS)
+    if not long.any():
+        return f"no answer of {LEAST_TOKENS} tokens or more"
+    return 100 * float(np.mean(arrivals.held_back[long]))
+
+
+def share_foreign(client: Mapping[str, Any]) -> float | str:
+    """Of the answers that bear an id, those that bear another's than their request's, %; text where none is echoed."""
+    own, other = client.get("echoed"), client.get("foreign")
+    if own is None or other is None:
+        return "the ids that answers bear were not recorded"
+    # One alone may be chance: a server that names all its answers alike.
+    return 100 * float(other) / (own + other) if own > 1 else "the server's answers do not bear their request's id"
+
+
+def share_beyond_usage(client: Mapping[str, Any], requests: Requests) -> float | str:
+    """Of the completed answers, those whose events held more tokens than their usage counts, %."""
+    beyond, completed = client.get("beyond_usage"), int(np.count_nonzero(requests.completed))
+    if beyond is None:
+        return "what events held beside their usage was not recorded"
+    return 100 * float(beyond) / completed if completed else "no request was completed"
 
 
 def _lists(requests: Requests, table: Any, name: str) -> tuple[Bools, Ints, Ints]:
@@ -96,11 +123,13 @@ def _held_back(requests: Requests, first: Ints, counts: Ints, parent: Ints, gaps
 
     def since_first(values: Ints) -> Ints:
         total = np.concatenate(([0], np.cumsum(values)))
-        return total[1:] - total[starts[parent]]
+        since: Ints = total[1:] - total[starts[parent]]
+        return since
 
     later = since_first(tokens)
     at_once = since_first(gaps) < FASTEST_NS * later
     together = first.copy()
     np.maximum.at(together, parent[at_once], (first[parent] + later)[at_once])
     long = requests.completed & (requests.output_tokens >= LEAST_TOKENS) & (requests.first != MISSING)
-    return np.asarray(long & (2 * together > requests.output_tokens), dtype=np.bool_)
+    held: Bools = long & (2 * together > requests.output_tokens)
+    return held

@@ -103,8 +103,8 @@ _TABLE = (
         "Inter-token latency",
         "s",
         "lower",
-        "every gap between two tokens of a request, each gap once; tokens that come together share the gap before them; "
-        "in a virtual run the gaps follow from the ends of the steps that decode",
+        "every gap between two tokens of a request, each gap once; tokens that come together share the gap before "
+        "them; in a virtual run the gaps follow from the ends of the steps that decode",
         "distribution",
     ),
     Metric(

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from harness.core.runspec import RunSpec
-from harness.measure.arrivals import LEAST_TOKENS, has_list
+from harness.measure import arrivals
+from harness.measure.arrivals import has_list
 from harness.measure.columns import MISSING, integers, nanoseconds
 from harness.measure.delivery import bunched, impossible
 from harness.measure.fairness import DECODE
@@ -115,35 +116,14 @@ def _delivery(evidence: Evidence) -> float | str:
     return bunched(evidence.measured.requests, evidence.steps)
 
 
-def _held_back(evidence: Evidence) -> float | str:
-    if evidence.virtual:
-        return "a virtual run has no client"
-    requests = evidence.measured.requests
-    long = requests.completed & (requests.output_tokens >= LEAST_TOKENS)
-    if not long.any():
-        return f"no answer of {LEAST_TOKENS} tokens or more"
-    return 100 * float(np.mean(evidence.measured.arrivals.held_back[long]))
+def _answers(share: Callable[[Evidence], float | str]) -> Callable[[Evidence], float | str]:
+    """A share of the answers that a client got."""
+    return lambda evidence: "a virtual run has no client" if evidence.virtual else share(evidence)
 
 
-def _foreign(evidence: Evidence) -> float | str:
-    if evidence.virtual:
-        return "a virtual run has no client"
-    client = evidence.manifest.get("client", {})
-    own, other = client.get("echoed"), client.get("foreign")
-    if own is None or other is None:
-        return "the ids that answers bear were not recorded"
-    # One alone may be chance: a server that names all its answers alike.
-    return 100 * float(other) / (own + other) if own > 1 else "the server's answers do not bear their request's id"
-
-
-def _beyond_usage(evidence: Evidence) -> float | str:
-    if evidence.virtual:
-        return "a virtual run has no client"
-    beyond = evidence.manifest.get("client", {}).get("beyond_usage")
-    if beyond is None:
-        return "what events held beside their usage was not recorded"
-    completed = int(np.count_nonzero(evidence.measured.requests.completed))
-    return 100 * float(beyond) / completed if completed else "no request was completed"
+_held_back = _answers(lambda one: arrivals.share_held_back(one.measured.requests, one.measured.arrivals))
+_foreign = _answers(lambda one: arrivals.share_foreign(one.manifest.get("client", {})))
+_beyond_usage = _answers(lambda one: arrivals.share_beyond_usage(one.manifest.get("client", {}), one.measured.requests))
 
 
 def _elsewhere(evidence: Evidence) -> float | str:

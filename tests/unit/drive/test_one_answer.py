@@ -30,6 +30,7 @@ from tests.support.drive_servers import (
 
 FINE = ("length", None)
 WELL = streamed(good())
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 def second_only(manners: Manners) -> Manners:
@@ -41,7 +42,16 @@ def second_only(manners: Manners) -> Manners:
 
 @pytest.mark.parametrize(
     "after",
-    [WELL, WELL * 3, streamed(good(1)), b"HTTP/1.1 ", b"garbage", b"\0", b"HTTP/1.1 100 Continue\r\n\r\n", plain("500 No")],
+    [
+        WELL,
+        WELL * 3,
+        streamed(good(1)),
+        b"HTTP/1.1 ",
+        b"garbage",
+        b"\0",
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        plain("500 No"),
+    ],
 )
 def test_bytes_after_an_answers_end_close_its_connection(after: bytes) -> None:
     done = driven(second_only(answers(WELL + after)), plan_of(4))
@@ -87,7 +97,7 @@ async def _endless(request: Request, head: bytes, part: bytes) -> bool:
 ENDLESS = {
     "a head": (b"HTTP/1.1 200 OK\r\n", b"X-More: b\r\n" * 100, "bad_http"),
     "a header": (b"HTTP/1.1 200 OK\r\nX: ", b"a" * 4096, "bad_http"),
-    "informational answers": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100, "bad_http"),
+    "informational answers": (b"", CONTINUE * 100, "bad_http"),
     "a trailer": (STREAM_HEAD + chunk(good()) + b"0\r\nX: ", b"a" * 4096, "bad_http"),
     "trailers": (STREAM_HEAD + chunk(good()) + b"0\r\n", b"X-More: b\r\n" * 100, "bad_http"),
     "a chunk's extension": (STREAM_HEAD + b"5;", b"a" * 4096, "bad_http"),
@@ -98,7 +108,7 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_what_has_no_end_is_ended(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_no_end_is_ended(name: str) -> None:
     head, part, error = ENDLESS[name]
     done = driven(second_only(lambda request: _endless(request, head, part)), plan_of(3), Settings(concurrency=1))
     assert done.ends == [FINE, ("error", error), FINE]
@@ -150,7 +160,7 @@ def asked(owner: _Owner) -> Connection:
 def test_the_next_request_goes_out_after_the_parser_has_returned() -> None:
     owner = _Owner()
     connection = asked(owner)
-    parser = connection._parser
+    parser: Any = connection._parser
 
     class Watched:
         def feed_data(self, data: bytes) -> None:
@@ -161,7 +171,7 @@ def test_the_next_request_goes_out_after_the_parser_has_returned() -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(parser, name)
 
-    connection._parser = Watched()
+    connection._parser = Watched()  # type: ignore[assignment]
     connection.data_received(WELL)
     assert owner.told == [None]
     assert owner.parsing_when_told == [False]
@@ -208,7 +218,7 @@ def test_an_answer_that_bears_an_id_is_known_by_it(header: bool) -> None:
     for name, echoed in (
         (lambda request: f"cmpl-{request.id}", True),
         (lambda request: request.id, True),
-        (lambda request: "cmpl-other", False),
+        (lambda _: "cmpl-other", False),
         (lambda request: f"{request.id}9", False),
     ):
         done = driven(echoing(name, header), plan_of(2, id=["row 1", "b-2"]))

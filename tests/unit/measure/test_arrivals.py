@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
@@ -145,7 +145,7 @@ def test_gaps_are_those_of_walking_every_token(answers: list[tuple[Any, bool]], 
         if not told:
             # As they are taken to be where nobody said: as even as whole tokens can be.
             ends = [i * total // len(tokens) for i in range(len(tokens) + 1)]
-            tokens = [after - before for before, after in zip(ends, ends[1:], strict=False)]
+            tokens = [after - before for before, after in pairwise(ends)]
         rows.append(answer(row, [gap / SECOND for gap in gaps], total, tokens if told else None))
         if 2 * tokens[0] <= total or total < 4:
             walked += [gap / count for gap, count in zip(gaps, tokens[1:], strict=True) for _ in range(count)]
@@ -156,8 +156,8 @@ def test_gaps_are_those_of_walking_every_token(answers: list[tuple[Any, bool]], 
     found = [value for value, more in zip(itl.values, _steps(repeats), strict=True) for _ in range(more)]
     assert found == pytest.approx(sorted(walked))
     for limit in walked[:3]:
-        limit *= 1 + 1e-9
-        assert int(itl.below(limit).sum()) == sum(gap <= limit for gap in walked)
+        above = limit * (1 + 1e-9)
+        assert int(itl.below(above).sum()) == sum(gap <= above for gap in walked)
 
 
 def _steps(running: list[int]) -> list[int]:
