@@ -12,7 +12,7 @@ from harness.core.text import percent
 from harness.pages.boards import Arm, Board, Change
 from harness.pages.charts import Chart, Series, script_json
 from harness.pages.facets import kind_words, ranked
-from harness.pages.numbers import gpu_name
+from harness.pages.numbers import gpu_name, is_own_profile
 from harness.pages.render import Writer
 from harness.pages.site import Site
 from harness.profiles.files import gpu_names, load_gpu
@@ -172,8 +172,9 @@ def _bandwidth(arm: Arm) -> float | None:
         told = profile["gpu"].get("bandwidth_tb_s")
         if isinstance(told, int | float):
             return float(told)
+    spec = arm.first.run.spec
     try:
-        return load_gpu(arm.first.run.spec.gpu).bandwidth_tb_s
+        return None if is_own_profile(spec) else load_gpu(spec.gpu).bandwidth_tb_s
     except UserError:
         return None
 

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from harness.core.errors import UserError
+from harness.core.runspec import RunSpec
 from harness.measure.fairness import Fairness, alpha_of_policy
 from harness.measure.profit import PAPER, Account, Prices, TokenStep, break_even, profit_money, profit_tokenstep, rate
 from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series, script_json
 from harness.pages.facets import facets, filters, has_sums, kind_words, pages_of, ranked
+from harness.pages.numbers import is_own_profile
 from harness.pages.render import Writer
 from harness.pages.site import Site
 from harness.profiles.files import GPU_HOUR, TOKEN_PRICES, Price, load_gpu, load_model
@@ -182,7 +184,7 @@ def data(some: list[Point]) -> dict[str, Any]:
 def inputs(board: Board, some: list[Point]) -> list[Input]:
     """The prices with their defaults and where these come from; a price that nobody told has no default."""
     spec = board.first.run.spec
-    known = _profile_prices(spec.gpu, spec.model)
+    known = _profile_prices(spec)
     break_evens = [one.c for one in _break_evens(some, PAPER.tau).values() if one is not None and one.c is not None]
     highest = 2 * max([PAPER.c, *break_evens])
 
@@ -202,9 +204,11 @@ def inputs(board: Board, some: list[Point]) -> list[Input]:
     ]
 
 
-def _profile_prices(gpu: str, model: str) -> dict[str, Price]:
+def _profile_prices(spec: RunSpec) -> dict[str, Price]:
     known: dict[str, Price] = {}
-    for load, name in ((load_gpu, gpu), (load_model, model)):
+    for load, name in ((load_gpu, spec.gpu), (load_model, spec.model)):
+        if load is load_gpu and is_own_profile(spec):
+            continue
         try:
             known |= load(name).prices
         except UserError:

@@ -89,6 +89,7 @@ _SPEC: dict[str, Form] = {
     "spec.client": _OBJECT,
     "spec.alpha": _or_null(_NUMBER),
     "spec.engine_args": _LINE,
+    "spec.profile": _LINE,
     "spec.sessions": _BOOL,
     "spec.think_s": _NUMBER,
     "spec.prefix_caching": _or_null(_NUMBER),
@@ -127,6 +128,8 @@ _MANIFEST: dict[str, Form] = {
     "prefix_cache": _or_null(_OBJECT),
     "prefix_cache.declared": _or_null(_SHARE),
     "prefix_cache.observed": _SHARE,
+    "off_grid": _OBJECT,
+    "off_grid.share": _SHARE,
     **_SPEC,
 }
 # What `bench recover` makes again from the tables.
@@ -163,6 +166,7 @@ _TOGETHER = {
     "provenance.trace.window": ("start", "rows", "of", "order"),
     "lengths": ("outlived", "ended"),
     "prefix_cache": ("declared", "observed"),
+    "off_grid": ("share",),
     "window": ("start_s", "end_s", "rule"),
     "verdict": ("level", "reasons"),
     "counts": ("requests", "completed", "failed"),
