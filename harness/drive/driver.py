@@ -144,6 +144,7 @@ class Driver:
                 flight.answer,
                 self._plan.columns["expected_output_tokens"][flight.place],
                 self._settings.ignore_eos,
+                self._settings.accept,
             )
         else:
             finish = "error"
@@ -189,7 +190,7 @@ class Driver:
         self.retried += 1
         del self._flights[connection]
         flight.connection = None
-        flight.answer = Answer(self._settings.empty_tokens)
+        flight.answer = self._answer_of(flight.place)
         self._put_off[flight] = self._loop.call_later(connection.retry_after_s, self._send_again, flight)
         self._pool.give(connection)
 
@@ -244,7 +245,7 @@ class Driver:
         return self.in_flight < self._level
 
     def _dispatch(self, place: int, due_ns: int) -> None:
-        flight = Flight(place, due_ns, Answer(self._settings.empty_tokens))
+        flight = Flight(place, due_ns, self._answer_of(place))
         for seconds, name in (
             (self._settings.timeout_s, "timeout"),
             (self._settings.first_token_timeout_s, "timeout_first_token"),
@@ -252,6 +253,9 @@ class Driver:
             if seconds is not None:
                 flight.timers.append(self._loop.call_later(seconds, self._time_out, flight, name, seconds))
         self._send_or_wait(flight)
+
+    def _answer_of(self, place: int) -> Answer:
+        return Answer(self._plan.columns["expected_output_tokens"][place], self._settings.told)
 
     def _send_or_wait(self, flight: Flight) -> None:
         connection = self._pool.take()
@@ -296,11 +300,10 @@ class Driver:
             if connection.answer is not None:
                 connection.abandon()
             self._pool.give(connection)
+        self.output_tokens += flight.answer.output_tokens
         if error and self._secret:
             error = error.replace(self._secret, "[key]")
-        result = flight.result(done_ns, finish, error)
-        self.output_tokens += result.output_tokens
-        self._emit(result)
+        self._emit(flight.result(done_ns, finish, error, self._plan.id(flight.place)))
         if not self._ending:
             refused = connection is None and finish == "error"
             self._go_on(flight.place, now_ns if done_ns is None else done_ns, refused)

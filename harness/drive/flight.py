@@ -1,9 +1,10 @@
-"""A request on its way: due, sent, answered, and what is told of it when it has ended."""
+"""A request under way, and the row that it becomes."""
 
 from __future__ import annotations
 
 import asyncio
 
+from harness.drive.endpoint import is_of
 from harness.drive.openai_stream import Answer
 from harness.drive.settings import Result
 from harness.drive.wire import Connection
@@ -47,18 +48,22 @@ class Flight:
         by_read = connection.t_ns and connection.answer is None and connection.transport is not None
         return connection.t_ns if by_read else now_ns
 
-    def result(self, done_ns: int | None, finish: str, error: str | None) -> Result:
-        """What is told of it, now that it has ended; its tokens are the server's count, else the events with one."""
-        answer = self.answer
+    def result(self, done_ns: int | None, finish: str, error: str | None, request_id: str) -> Result:
+        """How it ended at `done_ns`, and whether what answered it bears its id."""
+        answer, connection = self.answer, self.connection
+        head_id = "" if connection is None else connection.echoed_id.decode("latin-1")
         return Result(
             self.place,
             self.due_ns,
             self.sent_ns,
             done_ns,
             memoryview(answer.stamps),
-            len(answer.stamps) if answer.usage is None else answer.usage,
+            answer.output_tokens,
             answer.prompt_tokens,
             finish,
             error,
-            answer.response_id,
+            None if answer.tokens is None else memoryview(answer.tokens),
+            answer.counted,
+            answer.beyond,
+            is_of(request_id, (answer.response_id or "", head_id)) if answer.stamps else None,
         )

@@ -179,7 +179,8 @@ class _Crew:
         return [process.final or process.status for process in self._crew]
 
     def _client(self, states: list[dict[str, Any]]) -> dict[str, Any]:
-        """What driving took, of all processes together or of the busiest."""
+        """What driving took, of all processes together or of the busiest, and how answers were counted."""
+        recorder = self.recorder
         waits: list[float] = [state["wait_share"] for state in states if state.get("wait_share") is not None]
         return {
             "processes": self._count,
@@ -192,6 +193,10 @@ class _Crew:
             "connections": sum(state.get("connections", 0) for state in states),
             "resent": sum(state.get("resent", 0) for state in states),
             "retried": sum(state.get("retried", 0) for state in states),
+            "counted": dict(recorder.counted),
+            "beyond_usage": recorder.beyond,
+            "echoed": recorder.echoed,
+            "foreign": recorder.foreign,
             "max_lag_s": max(state.get("max_lag_s", 0.0) for state in states),
         }
 

@@ -90,6 +90,7 @@ def request_batch(rows: Rows, trace: Trace, limits: EngineLimits) -> pa.RecordBa
         "preemptions": column["preemptions"],
         "cached_tokens": rows.cached_tokens,
         "token_gaps_s": _token_gaps_s(rows.gaps, trace_rows),
+        "event_tokens": None,  # nothing is streamed here
         "finish": to_names(column["finish"], FINISHES),
         "error": _errors(trace_rows, too_long, trace, limits),
     }
