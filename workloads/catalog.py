@@ -22,6 +22,8 @@ from workloads.lengths.embedded import load_embedded
 from workloads.lengths.filters import limit, select, with_history
 from workloads.lengths.synthetic import LAWS, synthesize
 from workloads.traces import formats
+from workloads.traces.told import NO_BLOCKS, Told
+from workloads.traces.units import UNITS
 
 Values = Mapping[str, Any]
 DEFAULT_REQUESTS = 4000
@@ -165,8 +167,10 @@ def _synthetic(values: Values, asked: Asked) -> Trace:
 def _file(values: Values, asked: Asked) -> Trace:
     path = _path(values["path"])
     format_ = values["format"] or formats.guess_format(path)
+    told = Told(values["unit"], values["block"])
     if format_ in formats.LOADERS:
-        return limit(formats.LOADERS[format_](path), **_limits(values))
+        return limit(formats.LOADERS[format_](path, told), **_limits(values))
+    told.refuse(path, times="conversations have no times here", blocks=NO_BLOCKS)
     trace = _real_sharegpt(path, values, asked.model, "file:PATH,")
     source = {key: value for key, value in trace.source.items() if key != "data_set"}
     return dataclasses.replace(trace, source={**source, "kind": "file", "format": "sharegpt"})
@@ -290,6 +294,8 @@ _ENTRIES = (
         (
             Option("path", str, None, "the file"),
             Option("format", str, "", "by default guessed from the content", choices=("", *formats.FORMATS)),
+            Option("unit", str, "", "of its times: s, ms, us, ns; by default what the form has", choices=("", *UNITS)),
+            Option("block", int, 0, "tokens that a hash id stands for; 0: as the prompts' lengths tell", 0),
             *_TEXT,
             *_protocol(0, 0),
             _ORDER,
@@ -374,7 +380,7 @@ def canonical_workload(name: str, given: Mapping[str, str]) -> str:
 
 def _canonical(entry: WorkloadEntry, values: Values) -> str:
     told = {o.name: values[o.name] for o in entry.options if values[o.name] != o.default}
-    first = [told.pop("path")] if entry.name == "file" else []
+    first = [options.quoted(told.pop("path"), ",=")] if entry.name == "file" else []
     parts = first + [f"{key}={options.write(told[key])}" for key in sorted(told)]
     # The name of a drift is an option already, so that the others follow a comma.
     return f"{entry.name}{',' if ':' in entry.name else ':'}{','.join(parts)}" if parts else entry.name

@@ -15,6 +15,8 @@ from workloads.core.errors import WorkloadError
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+# The key of a trace's source that asks for the unit of its times, as long as only the user knows it.
+UNIT_QUESTION = "unit_question"
 
 
 @dataclass(frozen=True, slots=True)

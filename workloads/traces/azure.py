@@ -7,14 +7,17 @@ from pathlib import Path
 from workloads.core.trace import Trace
 from workloads.traces.assemble import assemble
 from workloads.traces.table import read_table
+from workloads.traces.told import NO_BLOCKS, NOTHING, Told
+from workloads.traces.units import Unit
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 
-def load(path: Path) -> Trace:
+def load(path: Path, told: Told = NOTHING) -> Trace:
     """The trace of `TIMESTAMP,ContextTokens,GeneratedTokens`: dates of up to nine digits, with a zone or without."""
     import numpy as np
 
+    told.refuse(path, times="this form has dates", blocks=NO_BLOCKS)
     table = read_table(path, COLUMNS, (), "azure")
     stamps, zoned = table.nanoseconds("TIMESTAMP")
     began = np.datetime_as_string(stamps.min().astype("datetime64[ns]"))
@@ -29,5 +32,5 @@ def load(path: Path) -> Trace:
         prompt_tokens=table.whole("ContextTokens"),
         output_tokens=table.whole("GeneratedTokens"),
         stamps=stamps,
-        per_second=1e9,
+        unit=lambda _file, _stamps: Unit(1e9),
     )

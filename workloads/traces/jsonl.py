@@ -9,18 +9,17 @@ import numpy as np
 import orjson
 
 from workloads.core import cache
-from workloads.core.blocks import Blocks, misfit
 from workloads.core.errors import WorkloadError
 from workloads.core.reading import brief, open_regular, shown
-from workloads.core.trace import Trace
+from workloads.core.trace import Floats, Trace
 from workloads.datasets.json_array import read_array
-from workloads.traces.assemble import rate_question
-from workloads.traces.header import checked, with_header
-from workloads.traces.mooncake import BLOCK_TOKENS
+from workloads.traces.header import checked, settled, with_header
+from workloads.traces.mooncake import read_blocks
+from workloads.traces.table import LARGEST_S
+from workloads.traces.told import NO_TIMES, NOTHING, Told
+from workloads.traces.units import UNITS, unit_of
 
 MOST_TOKENS = 10**9
-# Seconds since 1970 are 1.8e9; nanoseconds in 64 bits end at 9.2e9 s.
-LARGEST_STAMP_S = 9e9
 _ONE_A_LINE = "write one object a line, without the array's brackets and commas"
 COLUMNS = ("prompt_tokens", "output_tokens", "timestamp_s", "id", "session", "turn", "out_hint", "hash_ids")
 _KNOWN = frozenset(COLUMNS)
@@ -52,7 +51,7 @@ def _whole(where: str, column: str, value: Any, minimum: int) -> int:
     return value
 
 
-def _checked(where: str, row: Any) -> dict[str, Any]:
+def _checked(where: str, row: Any, largest: float) -> dict[str, Any]:
     """The row's known columns, each of the right type."""
     if not isinstance(row, dict):
         raise WorkloadError(f"{where}: not a JSON object{f': {_ONE_A_LINE}' if isinstance(row, list) else ''}")
@@ -64,9 +63,10 @@ def _checked(where: str, row: Any) -> dict[str, Any]:
     if "timestamp_s" in found:
         stamp = found["timestamp_s"]
         # Neither a number that is not finite nor milliseconds since 1970 pass.
-        if type(stamp) not in (int, float) or not abs(stamp) <= LARGEST_STAMP_S:
+        if type(stamp) not in (int, float) or not abs(stamp) <= largest:
             raise WorkloadError(
-                f"{where}: timestamp_s is {brief(stamp)}, not a number of seconds within ±{LARGEST_STAMP_S:g}"
+                f"{where}: timestamp_s is {brief(stamp)}, not a number of seconds within ±{LARGEST_S:g} "
+                "(unit=ms, unit=us and unit=ns say another)"
             )
     for column in ("id", "session"):
         if column in found and type(found[column]) not in (int, str):
@@ -98,7 +98,7 @@ def hint(where: str, value: Any) -> tuple[int, int]:
 Rows = list[tuple[int, dict[str, Any]]]
 
 
-def _rows(path: Path) -> tuple[Rows, dict[str, None], dict[str, Any] | None]:
+def _rows(path: Path, largest: float) -> tuple[Rows, dict[str, None], dict[str, Any] | None]:
     """The rows with their lines' numbers, the keys that are none of ours in their order, the header."""
     rows: Rows = []
     header: dict[str, Any] | None = None
@@ -116,7 +116,7 @@ def _rows(path: Path) -> tuple[Rows, dict[str, None], dict[str, Any] | None]:
             if not rows and header is None and isinstance(value, dict) and value.keys() == {"header"}:
                 header = checked(where, value["header"])
                 continue
-            rows.append((number, _checked(where, value)))
+            rows.append((number, _checked(where, value, largest)))
             if not value.keys() <= _KNOWN:
                 unknown |= dict.fromkeys(key for key in value if key not in _KNOWN)
     return rows, unknown, header
@@ -135,19 +135,26 @@ def _same_columns(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> frozens
     return first
 
 
-def load_jsonl(path: Path) -> Trace:
+def load_jsonl(path: Path, told: Told = NOTHING) -> Trace:
     """A trace of JSON lines: prompt_tokens, output_tokens, and timestamp_s, id, session, turn, out_hint, hash_ids
     where known.
 
-    Timestamps are seconds and ascend; the trace counts them from the first. Other keys are not read, and
-    source["notices"] names them. The first line may be {"header": …}, as `bench trace import` writes it.
+    Timestamps are seconds, unless the user has `told` another unit, and ascend; the trace counts them from the first.
+    Other keys are not read, and source["notices"] names them. The first line may be {"header": …}, as
+    `bench trace import` writes it.
     Raises WorkloadError naming file, row (line, from 1) and column.
     """
     file_sha = cache.file_digest(path)
-    rows, unknown, header = _rows(path)
+    rows, unknown, header = _rows(path, LARGEST_S * UNITS[told.unit or "s"])
     if not rows:
         raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
     columns = _same_columns(path, rows)
+    told.refuse(
+        path,
+        times="" if "timestamp_s" in columns else NO_TIMES,
+        blocks="" if "hash_ids" in columns else "its rows have no hash_ids",
+    )
+    told = settled(shown(path), header, told)
     stamps = np.array([row["timestamp_s"] for _, row in rows], np.float64) if "timestamp_s" in columns else None
     if stamps is not None and (back := np.flatnonzero(np.diff(stamps) < 0)).size:
         number, row = rows[int(back[0]) + 1]
@@ -175,15 +182,17 @@ def load_jsonl(path: Path) -> Trace:
         turn.append(row.get("turn", turns[key]))
     source: dict[str, Any] = {"kind": "file", "format": "jsonl", "file": shown(path.name), "file_sha256": file_sha}
     hints = np.array([row["out_hint"] for _, row in rows], np.int64) if "out_hint" in columns else None
-    notices = [unread_notice(source["file"], list(unknown))] if unknown else []
-    seconds = None if stamps is None else stamps - stamps[0]
-    if seconds is not None and (question := rate_question(source["file"], seconds)):
-        notices.append(question)
-    if notices:
-        source["notices"] = notices
+    if unknown:
+        source["notices"] = [unread_notice(source["file"], list(unknown))]
+    seconds = None if stamps is None else in_seconds(source, stamps, told)
+    prompt = np.array([row["prompt_tokens"] for _, row in rows], np.int64)
+    blocks = None
+    if "hash_ids" in columns:
+        numbers, ids = [number for number, _ in rows], [row["hash_ids"] for _, row in rows]
+        blocks = read_blocks(path, numbers, ids, prompt, told, source)
     trace = Trace(
         name="file",
-        prompt_tokens=np.array([row["prompt_tokens"] for _, row in rows], np.int64),
+        prompt_tokens=prompt,
         output_tokens=np.array([row["output_tokens"] for _, row in rows], np.int64),
         source=source,
         timestamp_s=seconds,
@@ -192,17 +201,16 @@ def load_jsonl(path: Path) -> Trace:
         ids=tuple(seen) if seen else None,
         hint_low=None if hints is None else hints[:, 0],
         hint_high=None if hints is None else hints[:, 1],
-        blocks=_blocks(path, rows, header) if "hash_ids" in columns else None,
+        blocks=blocks,
     )
     return with_header(trace, header, shown(path))
 
 
-def _blocks(path: Path, rows: Rows, header: dict[str, Any] | None) -> Blocks:
-    tokens = (header or {}).get("block_tokens") or BLOCK_TOKENS
-    for number, row in rows:
-        if why := misfit(row["hash_ids"], row["prompt_tokens"], tokens):
-            raise WorkloadError(f"{shown(path)}, row {number}: {why}")
-    return Blocks(tuple(tuple(row["hash_ids"]) for _, row in rows), tokens)
+def in_seconds(source: dict[str, Any], stamps: Floats, told: Told) -> Floats:
+    """Ascending times as seconds from the first; what there is to say of their unit goes to `source`."""
+    unit = unit_of(source["file"], stamps, "s", told.unit)
+    unit.tell(source)
+    return np.asarray((stamps - stamps[0]) / unit.per_second)
 
 
 def unread_notice(file: str, keys: list[str]) -> str:

@@ -9,19 +9,22 @@ from typing import Any
 import numpy as np
 
 from workloads.core import cache
-from workloads.core.blocks import Blocks, misfit
+from workloads.core.blocks import Blocks
 from workloads.core.errors import WorkloadError
 from workloads.core.reading import brief, open_regular, shown
 from workloads.core.trace import Trace
-from workloads.traces.assemble import rate_question, turns_of
-from workloads.traces.header import checked, with_header
-from workloads.traces.jsonl import COLUMNS, LARGEST_STAMP_S, MOST_TOKENS, hint, unread_notice
-from workloads.traces.mooncake import BLOCK_TOKENS
+from workloads.traces.assemble import turns_of
+from workloads.traces.header import checked, settled, with_header
+from workloads.traces.jsonl import COLUMNS, MOST_TOKENS, hint, in_seconds, unread_notice
+from workloads.traces.mooncake import read_blocks
+from workloads.traces.table import LARGEST_S
+from workloads.traces.told import NO_TIMES, NOTHING, Told
+from workloads.traces.units import UNITS
 
 METADATA = b"schedbench"
 
 
-def load_parquet(path: Path) -> Trace:
+def load_parquet(path: Path, told: Told = NOTHING) -> Trace:
     """A trace of parquet columns: prompt_tokens and output_tokens, and where known the others of our format.
 
     Rules are those of our JSON lines. Raises WorkloadError naming file, row (from 1) and column.
@@ -65,9 +68,13 @@ def load_parquet(path: Path) -> Trace:
     }
     if unread := [column for column in table.column_names if column not in COLUMNS]:
         source["notices"] = [unread_notice(source["file"], unread)]
-    seconds = _seconds(name, columns["timestamp_s"]) if "timestamp_s" in columns else None
-    if seconds is not None and (question := rate_question(source["file"], seconds)):
-        source.setdefault("notices", []).append(question)
+    told.refuse(
+        path,
+        times="" if "timestamp_s" in columns else NO_TIMES,
+        blocks="" if "hash_ids" in columns else "it has no hash_ids",
+    )
+    told = settled(name, header, told)
+    stamps = _stamps(name, columns["timestamp_s"], told.unit or "s") if "timestamp_s" in columns else None
     prompt = _whole(name, columns, "prompt_tokens", 1)
     session = _session(name, columns["session"], header is not None) if "session" in columns else None
     turn = _whole(name, columns, "turn", 0) if "turn" in columns else None
@@ -77,13 +84,13 @@ def load_parquet(path: Path) -> Trace:
         prompt_tokens=prompt,
         output_tokens=_whole(name, columns, "output_tokens", 1),
         source=source,
-        timestamp_s=seconds,
+        timestamp_s=None if stamps is None else in_seconds(source, stamps, told),
         session=session,
         turn=turns_of(session) if session is not None and turn is None else turn,
         ids=_ids(name, columns["id"]) if "id" in columns else None,
         hint_low=None if hints is None else hints[:, 0],
         hint_high=None if hints is None else hints[:, 1],
-        blocks=_blocks(name, columns["hash_ids"], prompt, header) if "hash_ids" in columns else None,
+        blocks=_blocks(path, columns["hash_ids"], prompt, told, source) if "hash_ids" in columns else None,
     )
     return with_header(trace, header, name)
 
@@ -122,15 +129,16 @@ def _hints(name: str, values: Any) -> Any:
     return np.array([hint(f"{name}, row {row}", pair) for row, pair in enumerate(pairs, 1)], np.int64)
 
 
-def _seconds(name: str, values: Any) -> Any:
+def _stamps(name: str, values: Any, unit: str) -> Any:
+    """Times of `unit` as they stand there, ascending."""
     import pyarrow as pa
 
     if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
-        raise WorkloadError(f"{name}: timestamp_s is a column of {values.type}, not of seconds as numbers: convert it")
+        raise WorkloadError(f"{name}: timestamp_s is a column of {values.type}, not of numbers: convert it")
     stamps = np.asarray(values.cast(pa.float64(), safe=False))
-    odd = np.flatnonzero(~(np.abs(stamps) <= LARGEST_STAMP_S))
+    odd = np.flatnonzero(~(np.abs(stamps) <= LARGEST_S * UNITS[unit]))
     if len(odd):
-        told = f"timestamp_s is {stamps[odd[0]]}, not a number of seconds within ±{LARGEST_STAMP_S:g}"
+        told = f"timestamp_s is {stamps[odd[0]]}, not a number of seconds within ±{LARGEST_S:g} (unit=ms says another)"
         raise WorkloadError(f"{name}, row {odd[0] + 1}: {told}")
     back = np.flatnonzero(np.diff(stamps) < 0)
     if len(back):
@@ -138,7 +146,7 @@ def _seconds(name: str, values: Any) -> Any:
             f"{name}, row {back[0] + 2}: timestamp_s {stamps[back[0] + 1]} is earlier than the row before it: "
             "sort the file by timestamp_s"
         )
-    return stamps - stamps[0]
+    return stamps
 
 
 def _session(name: str, values: Any, ours: bool) -> Any:
@@ -169,16 +177,14 @@ def _ids(name: str, values: Any) -> tuple[str, ...]:
     return ids
 
 
-def _blocks(name: str, values: Any, prompt: Any, header: dict[str, Any] | None) -> Blocks:
+def _blocks(path: Path, values: Any, prompt: Any, told: Told, source: dict[str, Any]) -> Blocks:
     import pyarrow as pa
 
-    kind = values.type
+    name, kind = shown(path), values.type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_integer(kind.value_type):
         raise WorkloadError(f"{name}: hash_ids is a column of {kind}, not of lists of whole numbers: convert it")
-    tokens = (header or {}).get("block_tokens") or BLOCK_TOKENS
-    ids = tuple(tuple(one) for one in values.to_pylist())
-    for row, (one, length) in enumerate(zip(ids, prompt.tolist(), strict=True), 1):
-        why = "a hash_id is missing" if None in one else misfit(one, length, tokens)
-        if why:
-            raise WorkloadError(f"{name}, row {row}: {why}")
-    return Blocks(ids, tokens)
+    ids = values.to_pylist()
+    for row, one in enumerate(ids, 1):
+        if None in one:
+            raise WorkloadError(f"{name}, row {row}: a hash_id is missing")
+    return read_blocks(path, range(1, len(ids) + 1), ids, prompt, told, source)
