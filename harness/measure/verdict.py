@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from harness.core.runspec import RunSpec
+from harness.measure import arrivals
+from harness.measure.arrivals import has_list
 from harness.measure.columns import MISSING, integers, nanoseconds
 from harness.measure.delivery import bunched, impossible
 from harness.measure.fairness import DECODE
-from harness.measure.gaps import decode_ends, follow_steps, has_list
+from harness.measure.gaps import decode_ends, follow_steps
 from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, span
 
 LEVELS = ("VALID", "DEGRADED", "INVALID")
@@ -114,6 +116,16 @@ def _delivery(evidence: Evidence) -> float | str:
     return bunched(evidence.measured.requests, evidence.steps)
 
 
+def _answers(share: Callable[[Evidence], float | str]) -> Callable[[Evidence], float | str]:
+    """A share of the answers that a client got."""
+    return lambda evidence: "a virtual run has no client" if evidence.virtual else share(evidence)
+
+
+_held_back = _answers(lambda one: arrivals.share_held_back(one.measured.requests, one.measured.arrivals))
+_foreign = _answers(lambda one: arrivals.share_foreign(one.manifest.get("client", {})))
+_beyond_usage = _answers(lambda one: arrivals.share_beyond_usage(one.manifest.get("client", {}), one.measured.requests))
+
+
 def _elsewhere(evidence: Evidence) -> float | str:
     if evidence.virtual:
         return "a virtual run takes no machine's time"
@@ -176,6 +188,11 @@ def _prefix_cache(evidence: Evidence) -> float | str:
     if cache["declared"] is None:
         return "no share of hits was declared"
     return 100 * abs(float(cache["observed"]) - float(cache["declared"]))
+
+
+def _off_grid(evidence: Evidence) -> float | str:
+    beyond = evidence.manifest.get("off_grid")
+    return 100 * float(beyond["share"]) if beyond else "no step was priced by measured kernels"
 
 
 def _realised_trace(evidence: Evidence) -> float | str:
@@ -258,6 +275,9 @@ CHECKS = (
     # A client that is kept from reading stamps what has piled up with one time: latencies and TPOT of nobody's making.
     Check("client_wait", "time that the client waited for a processor", "%", 5, 20, _client_wait),
     Check("delivery", "answers that reached the client in bunches, later than they were made", "%", 1, 10, _delivery),
+    Check("held_back", "answers that came all at once, held back on their way", "%", 1, 10, _held_back),
+    Check("foreign", "answers that bear another request's id", "%", 0, 1, _foreign),
+    Check("beyond_usage", "answers with more tokens in their events than in their usage", "%", 0, 10, _beyond_usage),
     Check("elsewhere", "the machine's CPU time that other work took", "%", 10, 30, _elsewhere),
     Check("errors", "requests not completed", "%", 0.1, 1, _errors),
     Check("completed", "completed requests", "", None, 1, _completed, floor=True),
@@ -265,6 +285,7 @@ CHECKS = (
     Check("backlog", "late waits for the first token over early ones (a growing queue)", "times", 3, None, _backlog),
     Check("output_length", "answers of another length than asked for", "%", 0, 1, _output_length),
     Check("prefix_cache", "prefix-cache hits off the declared share by", "points", 1, 5, _prefix_cache),
+    Check("off_grid", "time priced beyond the measured kernels", "%", 1, None, _off_grid),
     Check("realised_trace", "rows of the trace missing or unplanned", "rows", None, 0, _realised_trace),
     Check("token_times", "requests whose tokens do not match the steps", "requests", None, 0, _token_times),
     Check("step_counts", "steps whose token counts contradict themselves", "steps", None, 0, _step_counts),

@@ -70,9 +70,12 @@ def settings_of(board: Board) -> str:
     told = board.first.run.told
     words = [told["model"], "load not told" if told["arrival"] == NOT_TOLD else load_words(told["arrival"])]
     words += [f"{told['requests']:,} requests"] if "requests" in told else []
+    words += [f"{told['tp']} GPUs"] if told.get("tp", 1) > 1 else []
     if board.kind != "reported":
         words += [f"N\u00a0{told['slots']}", f"B\u00a0{told['token_budget']}"]
     words += [f"{told['cost_model']} step costs"] if told.get("cost_model", "auto") != "auto" else []
+    words += [f"host {told['host']}"] if told.get("host") else []
+    words += [f"policies told {told['policy_costs']} step costs"] if told.get("policy_costs") else []
     words += [f"SLO {slo_text(told['slo'])}"] if told.get("slo") else []
     return " · ".join(words)
 

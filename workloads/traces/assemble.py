@@ -12,7 +12,7 @@ from workloads.core import cache
 from workloads.core.blocks import Blocks
 from workloads.core.errors import WorkloadError
 from workloads.core.reading import shown
-from workloads.core.trace import Floats, Ints, Trace
+from workloads.core.trace import Floats, Ints, Trace, passing
 from workloads.traces.units import Unit
 
 
@@ -34,14 +34,8 @@ def assemble(
     row kept. Rows out of order are sorted (stable) and a note says how many there were. Raises WorkloadError where no
     row is left.
     """
-    rules = {"0 prompt tokens": prompt_tokens == 0, empty_output: output_tokens == 0}
     skipped: dict[str, int] = {}
-    keep = np.ones(len(prompt_tokens), dtype=np.bool_)
-    for reason, broken in rules.items():
-        if count := int((keep & broken).sum()):
-            skipped[reason] = count
-        keep &= ~broken
-    rows = np.flatnonzero(keep)
+    rows = np.flatnonzero(passing({"0 prompt tokens": prompt_tokens == 0, empty_output: output_tokens == 0}, skipped))
     if not len(rows):
         raise WorkloadError(f"{shown(path)}: no row has tokens in and out ({skipped}): nothing to replay")
     source = {
@@ -58,9 +52,9 @@ def assemble(
         if back:
             rows = rows[np.argsort(stamps[rows], kind="stable")]
             source["notes"] = [f"{source['file']}: {back:,} rows are earlier than the row before them: sorted by time"]
-        found = unit(source["file"], stamps[rows])
-        seconds = (stamps[rows] - stamps[rows[0]]) / found.per_second
-        found.tell(source)
+        counted = unit(source["file"], stamps[rows])
+        seconds = (stamps[rows] - stamps[rows[0]]) / counted.per_second
+        counted.join(source)
     return Trace(
         name="file",
         prompt_tokens=prompt_tokens[rows],
@@ -68,12 +62,12 @@ def assemble(
         source=source,
         timestamp_s=seconds,
         session=None if session is None else session[rows],
-        turn=None if session is None else turns_of(session[rows]),
+        turn=None if session is None else turn_numbers(session[rows]),
         blocks=None if blocks is None else blocks.take(rows.tolist()),
     )
 
 
-def turns_of(session: Ints) -> Ints:
+def turn_numbers(session: Ints) -> Ints:
     """The turn of each row: how many rows of its session stand before it."""
     order = np.argsort(session, kind="stable")
     starts = np.flatnonzero(np.diff(session[order], prepend=session[order[0]] - 1))

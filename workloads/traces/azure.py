@@ -6,18 +6,18 @@ from pathlib import Path
 
 from workloads.core.trace import Trace
 from workloads.traces.assemble import assemble
+from workloads.traces.file_options import NO_BLOCKS, NOTHING, FileOptions
 from workloads.traces.table import read_table
-from workloads.traces.told import NO_BLOCKS, NOTHING, Told
 from workloads.traces.units import Unit
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 
-def load(path: Path, told: Told = NOTHING) -> Trace:
+def load(path: Path, given: FileOptions = NOTHING) -> Trace:
     """The trace of `TIMESTAMP,ContextTokens,GeneratedTokens`: dates of up to nine digits, with a zone or without."""
     import numpy as np
 
-    told.refuse(path, times="this form has dates", blocks=NO_BLOCKS)
+    given.refuse(path, no_times="this form has dates", no_blocks=NO_BLOCKS)
     table = read_table(path, COLUMNS, (), "azure")
     stamps, zoned = table.nanoseconds("TIMESTAMP")
     began = np.datetime_as_string(stamps.min().astype("datetime64[ns]"))

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from workloads.core.blocks import Blocks, misfit
+from workloads.core.errors import WorkloadError
+from workloads.core.reading import shown
 from workloads.core.trace import Ints
+from workloads.traces.file_options import FileOptions
 
 # Mooncake's, and what is taken where the rows do not speak against it.
 BLOCK_TOKENS = 512
@@ -14,14 +20,36 @@ BLOCK_TOKENS = 512
 _SIZES = (BLOCK_TOKENS, *(1 << power for power in range(3, 17) if 1 << power != BLOCK_TOKENS))
 
 
-def block_size(file: str, ids: Sequence[Sequence[int]], prompt_tokens: Ints, told: int = 0) -> tuple[int, str | None]:
+def blocks_of(
+    path: Path,
+    rows: Sequence[tuple[int, Sequence[Any]]],
+    prompt_tokens: Ints,
+    given: FileOptions,
+    source: dict[str, Any],
+) -> Blocks:
+    """The blocks of rows (number in the file, hash_ids); what there is to say of their size joins the source.
+
+    Raises WorkloadError, naming file and row, where ids do not fit their prompt.
+    """
+    ids = tuple(tuple(row) for _, row in rows)
+    size, notice = block_size(shown(path.name), ids, prompt_tokens, given.block)
+    for (number, row), length in zip(rows, prompt_tokens.tolist(), strict=True):
+        why = "a hash_id is missing" if None in row else misfit(row, length, size)
+        if why:
+            raise WorkloadError(f"{shown(path)}, row {number}: {why}")
+    if notice:
+        source["notices"] = [*source.get("notices", ()), notice]
+    return Blocks(ids, size)
+
+
+def block_size(file: str, ids: Sequence[Sequence[int]], prompt_tokens: Ints, given: int) -> tuple[int, str | None]:
     """The size of a block in tokens, and a line to say where it is other than 512 or not sure.
 
     A prompt of L tokens has ⌈L / size⌉ ids, or ⌊L / size⌋ where only whole blocks have one. Sizes that fit no row are
     left to who checks the rows.
     """
-    if told:
-        return told, None
+    if given:
+        return given, None
     counts = np.fromiter(map(len, ids), np.int64, len(ids))
     for size in _SIZES:
         for blocks in (-(-prompt_tokens // size), prompt_tokens // size):

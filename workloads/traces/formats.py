@@ -14,11 +14,11 @@ from workloads.datasets.json_array import LONGEST_RECORD
 from workloads.datasets.parquet import column_names
 from workloads.datasets.sharegpt import TURNS, turns_of
 from workloads.traces import azure, burstgpt, jsonl, mooncake, parquet, vidur
+from workloads.traces.file_options import FileOptions
 from workloads.traces.table import header_of
-from workloads.traces.told import Told
 
 # What reads each form. ShareGPT has text to count, so it needs a tokenizer besides.
-LOADERS: dict[str, Callable[[Path, Told], Trace]] = {
+LOADERS: dict[str, Callable[[Path, FileOptions], Trace]] = {
     "jsonl": jsonl.load_jsonl,
     "parquet": parquet.load_parquet,
     "azure": azure.load,
@@ -53,10 +53,13 @@ def guess_format(path: Path) -> str:
 
 
 def _of_lines(path: Path) -> str:
+    """Whether JSON lines are Mooncake's, conversations or ours, by the keys of the first."""
     first = None
     with open_regular(path) as file, contextlib.suppress(ValueError, RecursionError):
         # A conversation may be a long line.
-        lines = (one.removeprefix(b"\xef\xbb\xbf").strip() for one in iter(lambda: file.readline(LONGEST_RECORD), b""))
+        lines = (
+            line.removeprefix(b"\xef\xbb\xbf").strip() for line in iter(lambda: file.readline(LONGEST_RECORD), b"")
+        )
         first = json.loads(next(filter(None, lines), b"").decode("utf-8", "surrogateescape"))
     if not isinstance(first, dict) or first.keys() & {"header", "prompt_tokens", "output_tokens"}:
         return "jsonl"
@@ -66,11 +69,12 @@ def _of_lines(path: Path) -> str:
 
 
 def _of_csv(path: Path) -> str:
+    """The form of CSV with which the file shares most columns."""
     header = header_of(path)
     # Times have one name in two of the forms, so lengths decide.
-    found = {name: len(set(columns) & set(header)) for name, columns in _CSV.items()}
-    best = max(found, key=lambda name: found[name])
-    if found[best]:
+    shared = {name: len(set(columns) & set(header)) for name, columns in _CSV.items()}
+    best = max(shared, key=lambda name: shared[name])
+    if shared[best]:
         return best
     forms = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in _CSV.items())
     raise WorkloadError(

@@ -13,11 +13,9 @@ from workloads.core.errors import WorkloadError
 from workloads.core.options import suggest
 from workloads.core.reading import brief, open_regular, shown
 from workloads.core.trace import Floats, Ints
-from workloads.traces.units import UNITS
+from workloads.traces.units import LARGEST_S, UNITS
 
 MOST_TOKENS = 10**9
-# Seconds since 1970 are 1.8e9; nanoseconds in 64 bits end at 9.2e9 s.
-LARGEST_S = 9e9
 _BLOCK_BYTES = 1 << 24
 
 
@@ -83,7 +81,7 @@ class Table:
         try:
             values = text.cast(kind)
         except pa.ArrowInvalid:
-            row = next(i for i, one in enumerate(text.to_pylist()) if not _is_date(one, kind))
+            row = next(row for row, date in enumerate(text.to_pylist()) if not _is_date(date, kind))
             raise WorkloadError(f"{self.where(row)}: {name} is {brief(text[row].as_py())}: no such date") from None
         return np.asarray(values.cast(pa.int64())), has_zone
 
@@ -173,9 +171,9 @@ def _without_blanks(path: Path, table: Any, wanted: list[str]) -> Table:
 def _check_header(path: Path, header: list[str], needs: list[str], format_: str) -> None:
     for name in needs:
         if name not in header:
-            near, found = suggest(name, set(header) - set(needs)), shown(", ".join(header), 200)
+            near = suggest(name, set(header) - set(needs))
             raise WorkloadError(
-                f"{shown(path)}: no column {name}{near}: found {found}; "
+                f"{shown(path)}: no column {name}{near}: found {shown(', '.join(header), 200)}; "
                 f"format {format_} needs {', '.join(needs)}: rename the columns, or give format=…"
             )
         if header.count(name) > 1:

@@ -13,6 +13,8 @@ import numpy as np
 from workloads.core.trace import UNIT_QUESTION, Floats, Ints
 
 # How many of each unit make a second.
+# Seconds since 1970 are 1.8e9; nanoseconds in 64 bits end at 9.2e9 s.
+LARGEST_S = 9e9
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 # Requests a second: what services see. Outside, another unit is asked about where its rate lies inside.
 LEAST_RATE, MOST_RATE = 0.1, 100.0
@@ -34,7 +36,7 @@ class Unit:
     notice: str | None = None
     question: str | None = None
 
-    def tell(self, source: dict[str, Any]) -> None:
+    def join(self, source: dict[str, Any]) -> None:
         """Puts what there is to say into a trace's source."""
         for key, line in (("notes", self.note), ("notices", self.notice), ("notices", self.question)):
             if line:
@@ -43,18 +45,18 @@ class Unit:
             source[UNIT_QUESTION] = self.question
 
 
-def unit_of(file: str, stamps: Ints | Floats, form: str, told: str = "") -> Unit:
-    """The unit of times that a form counts in `form` (s or ms): the one that the user `told`, else the form's.
+def unit_of(file: str, stamps: Ints | Floats, form: str, given: str = "") -> Unit:
+    """The unit of times that a form counts in `form` (s or ms): the one that is `given`, else the form's.
 
     Fractions in a field of whole milliseconds are seconds where the rate allows that alone. A rate outside the band,
     which another unit would bring inside, is a question.
     """
     span = float(stamps.max()) - float(stamps.min()) if len(stamps) else 0.0
-    unit = UNITS[told or form]
+    unit = UNITS[given or form]
     if not span:
         odd = f"{file}: all {len(stamps):,} rows have one time: everything is sent at once"
         return Unit(unit, notice=odd if len(stamps) > 1 else None)
-    if told:
+    if given:
         return Unit(unit)
     rates = {name: (len(stamps) - 1) / span * per for name, per in UNITS.items()}
     fitting = [name for name, rate in rates.items() if LEAST_RATE <= rate <= MOST_RATE]
