@@ -113,6 +113,8 @@ def theory_table(told: dict[str, Any]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from harness.core.folding import Folding
+
     columns = [("whole trace", told), *((phase["name"], phase) for phase in told["phases"][:8])]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
@@ -130,7 +132,7 @@ def theory_table(told: dict[str, Any]) -> RenderableType:
         "no arrivals."
     )
     more = len(told["phases"]) - 8
-    parts: list[RenderableType] = [Text(head, style="bold"), table]
+    parts: list[RenderableType] = [Text(head, style="bold"), Folding(table)]
     if more > 0:
         parts.append(Text(f"and {more} more phases (--json lists all)"))
     return Group(*parts, Text(foot, style="dim"))
