@@ -104,10 +104,8 @@ def start_vllm(options: RunOptions) -> Started:
     if not cpu and not is_here(gpu, gpus):
         here = ", ".join(sorted({card.name for card in gpus})) or "no GPU that nvidia-smi knows (--gpu cpu)"
         raise UserError(
-            raise UserError(
-                f"--engine vllm --gpu {gpu}: this machine has {here}: name its own and a --model that it can serve, "
-                "or leave out --engine"
-            )
+            f"--engine vllm --gpu {gpu}: this machine has {here}: name its own and a --model that it can serve, "
+            "or leave out --engine"
         )
     environment = examine(engine_python(options.engine_python, cpu))
     if cpu != (environment.kind == "cpu"):
