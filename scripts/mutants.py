@@ -1,8 +1,8 @@
 """`make mutants`: seeded mutants of the modules that numbers rest on, and which of them the tests notice.
 
-cosmic-ray makes the mutants; this draws some of each module's by a seed, runs the tests of its room on each in a copy
-of the checkout, and prints a table and every mutant that lived. A mutant that lives is a test that is missing, or
-changes nothing that anyone could see: read its lines.
+cosmic-ray makes the mutants. This draws some of each module by a seed, runs the tests of its room on each in a copy of
+the checkout, and prints a table and every mutant that lived. A mutant that lives is a test that is missing, or changes
+nothing that anyone could see: read its lines.
 """
 
 from __future__ import annotations

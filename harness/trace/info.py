@@ -56,6 +56,8 @@ def info_table(document: dict[str, Any]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from harness.core.folding import Folding
+
     head = Text.assemble((document["label"], "bold"), f"  {document['rows']:,} rows")
     if document["sessions"] is not None:
         head.append(f" in {document['sessions']:,} sessions")
@@ -69,7 +71,7 @@ def info_table(document: dict[str, Any]) -> RenderableType:
     for name in ("prompt_tokens", "output_tokens"):
         lengths = document[name]
         table.add_row(name.split("_")[0], f"{lengths['sum']:,}", *(f"{lengths[key]:,.1f}" for key in list(lengths)[1:]))
-    parts: list[RenderableType] = [head, table, *map(Text, _findings(document))]
+    parts: list[RenderableType] = [head, Folding(table), *map(Text, _findings(document))]
     if "prediction" in document:
         parts += [Text(), theory_table(document["prediction"]), Text()]
     for reason, count in document["skipped"].items():

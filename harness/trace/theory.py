@@ -148,6 +148,8 @@ def theory_table(prediction: dict[str, Any]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from harness.core.folding import Folding
+
     phases = prediction["phases"]
     columns = [("whole trace", prediction), *((phase["name"], phase) for phase in phases[:_MOST_PHASES])]
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -168,7 +170,7 @@ def theory_table(prediction: dict[str, Any]) -> RenderableType:
         "no arrivals."
     )
     more = len(phases) - _MOST_PHASES
-    parts: list[RenderableType] = [Text(head, style="bold"), table]
+    parts: list[RenderableType] = [Text(head, style="bold"), Folding(table)]
     if more > 0:
         parts.append(Text(f"and {more} more phases (--json lists all)"))
     return Group(*parts, Text(foot, style="dim"))
