@@ -1,8 +1,8 @@
 """Every published cell of Qwen3-8B with a known protocol, predicted by every cost model: docs/fidelity.md.
 
 Run: python scripts/fidelity.py --reference ../shared/reference/paper_tables.json > docs/fidelity-cells.md
-What is assumed stands in published_cells.py. Nothing here is tuned; v1 of Table 4 chose the authors' host constants and is
-left out of the scores.
+What is assumed stands in published_cells.py. Nothing here is tuned; v1 of Table 4 chose the authors' host constants and
+is left out of the scores.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def print_errors(known: list[Cell], results: Results) -> None:
     print("|---|---|---|" + "---|" * (len(MODELS) + 1))
     scored = [cell for cell in known if not cell.chose_hosts]
     for group in ("all", *dict.fromkeys(cell.group for cell in scored)):
-        for metric in RERUNS:
+        for metric, reruns in RERUNS.items():
             some = [cell for cell in scored if group in (cell.group, "all") and kind(cell.metric) == metric]
             if not some:
                 continue
@@ -104,7 +104,7 @@ def print_errors(known: list[Cell], results: Results) -> None:
             for model in MODELS:
                 missed = np.abs([error(cell, model, results) for cell in some])
                 line += f" {np.median(missed):.1f} / {np.mean(missed):.1f} |"
-            print(f"{line} {RERUNS[metric]} |")
+            print(f"{line} {reruns} |")
 
 
 def print_gains(found: list[Gain]) -> None:
@@ -129,9 +129,8 @@ def print_gains(found: list[Gain]) -> None:
         held = sum(np.sign(gain.published) == np.sign(gain.simulated["kernels"]) for gain in agree)
         print(f"\nWhere all three models agree beyond {least:g} points: the published sign in {held} of {len(agree)}.")
     means = [np.mean([gain.simulated[one] for one in ("roofline", "kernels")]) - gain.published for gain in found]
-    print(
-        f"\n80 % of the errors of the mean of roofline and kernels: within ±{np.quantile(np.abs(means), 0.8):.1f} points."
-    )
+    band = np.quantile(np.abs(means), 0.8)
+    print(f"\n80 % of the errors of the mean of roofline and kernels: within ±{band:.1f} points.")
 
 
 def _task(job: tuple[Setup, str]) -> tuple[tuple[Setup, str], dict[str, float]]:
