@@ -19,7 +19,8 @@ from harness.pages.facets import facets, filters, has_sums, kind_words, pages_of
 from harness.pages.numbers import is_own_profile
 from harness.pages.render import Writer
 from harness.pages.site import Site
-from harness.profiles.files import GPU_HOUR, TOKEN_PRICES, Price, load_gpu, load_model
+from harness.profiles.figures import Price
+from harness.profiles.files import GPU_HOUR, TOKEN_PRICES, load_gpu, load_model
 from harness.published.detail import GAPS
 from harness.report.prices import MILLION
 
