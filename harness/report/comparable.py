@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.core.text import one_line, short, some
+from harness.core.text import nearest, one_line, short, some
 from harness.measure.columns import Requests, integers
 from harness.runs.run import Run
 from policies.catalog import IGNORED, use_of
@@ -72,10 +71,10 @@ def refuse_differences(pairs: Sequence[tuple[Run, Run]], allow: Collection[str])
     """
     unknown = sorted(set(allow) - MAY_ALLOW)
     if unknown:
-        close = difflib.get_close_matches(unknown[0], MAY_ALLOW, n=1)
+        others = ", ".join(sorted({"kind", "trace"} | _SAME.keys()))
         raise UserError(
-            f"--allow {one_line(unknown[0])[:12]}: not known; {f'did you mean {close[0]}? ' if close else ''}"
-            f"It takes a field of the spec in run.json, or one of {', '.join(sorted({'kind', 'trace'} | _SAME.keys()))}"
+            f"--allow {one_line(unknown[0])[:12]}: not known{nearest(unknown[0], MAY_ALLOW)} "
+            f"It takes a field of the spec in run.json, or one of {others}"
         )
     for pair in pairs:
         found = differences(*pair)

@@ -7,18 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.measure.fairness import OVER_ALPHA, alpha_of
+from harness.measure.summary import COUNTS
 from harness.runs.run import Run
-
-_COUNTS = (
-    "requests",
-    "completed",
-    "failed",
-    "output_tokens",
-    "prompt_tokens",
-    "steps",
-    "mixed_steps",
-    "preemptions",
-)
 
 
 def run_document(run: Run) -> dict[str, Any]:
@@ -45,7 +35,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "status": run.status,
         "reason": manifest.get("reason"),
         "verdict": {"level": run.level, "reasons": verdict.get("reasons", [])},
-        "counts": {name: counts.get(name) for name in _COUNTS},
+        "counts": {name: counts.get(name) for name in COUNTS},
         "window": run.summary.get("window"),
         "metrics": run.summary.get("metrics", {}),
         "notes": manifest.get("notes", []),

@@ -17,25 +17,10 @@ import pyarrow as pa
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.measure.verdict import NO_VERDICT
-from harness.runs.schema import SCHEMA_VERSION, check_concluded, check_manifest, check_summary, read_json
-from harness.runs.tables import TABLES, read_table
-
-__all__ = [
-    "PARTIAL",
-    "SCHEMA_VERSION",
-    "TABLES",
-    "Run",
-    "find_partials",
-    "find_runs",
-    "load_run",
-    "load_runs",
-    "run_path",
-    "runs_of",
-    "slug",
-]
+from harness.runs.schema import check_concluded, check_manifest, check_summary, read_json
+from harness.runs.tables import read_table
 
 PARTIAL = ".partial"
-
 
 _SLUG_LENGTH = 80
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import UserError
-from harness.core.runspec import RunSpec
+from harness.core.runspec import SCHEMA_VERSION, RunSpec
 from harness.measure.metrics import METRICS
+from harness.measure.summary import COUNTS
 from harness.measure.verdict import LEVELS
 
-SCHEMA_VERSION = 1
 KINDS = ("measured", "emulated", "simulated", "reported")
 # The kind of what an engine's runs tell; a reported figure may be of any engine.
 KIND_OF = {
@@ -131,19 +131,7 @@ _MANIFEST: dict[str, Form] = {
 # What `bench recover` makes again from the tables.
 _CONCLUDED: dict[str, Form] = {
     "counts": Form("an object of whole numbers", lambda value: isinstance(value, dict)),
-    **{
-        f"counts.{name}": _COUNT
-        for name in (
-            "requests",
-            "completed",
-            "failed",
-            "output_tokens",
-            "prompt_tokens",
-            "steps",
-            "mixed_steps",
-            "preemptions",
-        )
-    },
+    **{f"counts.{name}": _COUNT for name in COUNTS},
     "counts.finishes": _all(_COUNT, "an object of whole numbers"),
     "verdict": _OBJECT,
     "verdict.level": _one_of(LEVELS),

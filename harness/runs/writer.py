@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from harness.core.errors import RunFailed, UserError
 from harness.core.records import PRODUCED, REQUESTS
-from harness.core.runspec import RunSpec
+from harness.core.runspec import SCHEMA_VERSION, RunSpec
 from harness.runs.append_log import AppendLog, is_locked, to_parquet, whole_batches
 from harness.runs.provenance import scrub
 from harness.runs.run import final_of, no_run, partial_of, run_path
-from harness.runs.schema import SCHEMA_VERSION, check_manifest, read_json
+from harness.runs.schema import check_manifest, read_json
 from harness.runs.step_log import ENGINE_LOG, read_engine_log
 from harness.runs.tables import TABLES, read_table
 

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.core.text import one_line
+
 TAIL_BYTES = 64 << 10
 LAST_LINES = 8
 
@@ -107,5 +109,5 @@ def last_lines(log: str) -> list[str]:
 
 
 def _short(line: str) -> str:
-    line = "".join(one if one.isprintable() else " " for one in line)
+    line = one_line(line, lambda _: " ")
     return line if len(line) <= 240 else f"{line[:239]}…"
