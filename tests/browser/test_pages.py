@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from tests.browser.conftest import HOSTILE, Opener
+from tests.support.browsed import HOSTILE, Opener
 
 # Axe would fetch the style sheet again, which no page from a file may.
 OPTIONS = {"resultTypes": ["violations"], "preload": False}

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser.conftest import Opener
+from tests.support.browsed import Opener
 from tests.support.commands import BENCH
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from tests.support import dataset_files as made
 from tests.support.commands import BENCH, Bench
-from tests.unit.workloads.test_workloads_sharegpt import bytes_tokenizer  # noqa: F401 - a fixture
 
 REVISION = "200748d9d3cddcc9d782887541057aca0b18c5da"
 LMSYS = "lmsys/lmsys-chat-1m"
@@ -49,7 +48,7 @@ def write_all(folder: Path) -> dict[str, Path]:
 ROWS = {"wildchat": 28, "numinamath": 3, "sharegpt": 1}
 
 
-def test_trace_info_on_each_data_set(bench: Bench, tmp_path: Path, bytes_tokenizer: Path) -> None:  # noqa: F811
+def test_trace_info_on_each_data_set(bench: Bench, tmp_path: Path, bytes_tokenizer: Path) -> None:
     for name, path in write_all(tmp_path / "sets").items():
         result = bench("trace", "info", f"{name}:path={path},tokenizer={bytes_tokenizer}", "--json")
         assert result.code == 0, result.err
@@ -66,7 +65,7 @@ def test_trace_info_on_each_data_set(bench: Bench, tmp_path: Path, bytes_tokeniz
         assert "licence: " in shown.out
 
 
-def test_the_hubs_cache_is_enough_without_a_network(bench: Bench, tmp_path: Path, bytes_tokenizer: Path) -> None:  # noqa: F811
+def test_the_hubs_cache_is_enough_without_a_network(bench: Bench, tmp_path: Path, bytes_tokenizer: Path) -> None:
     rows = list(made.lmsys_rows(20, seed=2))
     folder = in_hub_cache(tmp_path / "hf", LMSYS, REVISION)
     made.write_shards(folder, made.lmsys_schema(), rows, 2)

@@ -21,7 +21,7 @@ import pytest
 
 from tests.support.commands import BENCH, Bench
 from tests.support.dataset_files import lmsys_rows, lmsys_schema, write_parquet
-from tests.unit.workloads.test_chat_template import CHAT, write_model
+from tests.support.models import CHAT, write_model
 
 Serve = Callable[..., tuple[str, subprocess.Popen[str]]]
 

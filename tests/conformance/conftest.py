@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.engine import EmulatedEngine
+from tests.support.emulated_engine import EmulatedEngine
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.engine import ROOT, EmulatedEngine
+from tests.support.emulated_engine import EmulatedEngine
+from tests.support.places import ROOT
 
 INSIDE = Path(__file__).with_name("inside.py")
 SCENARIOS = [

@@ -19,8 +19,7 @@ from harness.simulate.limits import EngineLimits
 from harness.simulate.prefix_cache import PrefixCache
 from harness.simulate.rows import Rows
 from policies.core import StepCosts
-from tests.conformance.engine import EmulatedEngine
-from tests.conformance.test_emulated import (
+from tests.support.conformance_cases import (
     TRACES,
     WITHOUT_STATE,
     Case,
@@ -32,6 +31,7 @@ from tests.conformance.test_emulated import (
     told_ns,
 )
 from tests.support.contents import tokens_of
+from tests.support.emulated_engine import EmulatedEngine
 from tests.support.oracle import Oracle
 from workloads.core.arrivals import Arrival, Closed, Constant
 from workloads.core.blocks import Blocks

@@ -14,8 +14,9 @@ import pytest
 from harness.runs.step_log import read_step_log
 from harness.simulate.limits import EngineLimits
 from policies.core import STEP_COLUMNS, StepCosts
-from tests.conformance.engine import ROOT, EmulatedEngine
-from tests.conformance.test_emulated import WITHOUT_STATE, Case, Nanosecond, check_steps, plain, simulated
+from tests.support.conformance_cases import WITHOUT_STATE, Case, Nanosecond, check_steps, plain, simulated
+from tests.support.emulated_engine import EmulatedEngine
+from tests.support.places import ROOT
 from workloads.core.arrivals import Constant
 from workloads.core.stream import Stream
 from workloads.core.trace import Trace

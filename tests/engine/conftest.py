@@ -7,36 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.serving.tiny_model import FLAGS, make_tiny_model
+from harness.engines.serving.tiny_model import make_tiny_model
 from tests.support.commands import Bench, bench_in
-
-# Step costs of the size that this model has on a CPU; what they are decides nothing here.
-PROFILE = """
-label = "CPU, a model of two layers"
-aliases = []
-memory_gb = { value = 4, source = "test" }
-bandwidth_tb_s = { value = 0.01, source = "test" }
-dense_bf16_tflops = { value = 0.1, source = "test" }
-attention = { value = "fa2", source = "test" }
-attention_efficiency = { value = 0.5, source = "test" }
-
-[pairs.tiny.steps]
-basis = "calibrated"
-alpha_p_s = 2e-3
-beta_p_s_per_token = 1e-5
-alpha_d_s = 2e-3
-beta_d_s_per_request = 3e-5
-source = "test"
-flags = []
-
-[pairs.tiny.mixed]
-form = "fitted"
-a_s_per_token = 1e-5
-b_s_per_token = 1e-5
-c_s_per_token = 0.0
-source = "test"
-flags = []
-"""
+from tests.support.real_vllm import PROFILE
 
 
 @pytest.fixture(scope="session")
@@ -64,25 +37,6 @@ def place(tmp_path_factory: pytest.TempPathFactory, engine_python: str) -> Path:
 def bench(place: Path) -> Bench:
     """`bench` in that directory."""
     return bench_in(place)
-
-
-# fmt: off
-RUN = (
-    "run", "--engine", "vllm", "--gpu", "cpu-tiny.toml", "--model", "tiny", "--engine-args", FLAGS,
-    "--workload", "synthetic:mu_l=60,mu_o=12", "--concurrency", "32", "--slots", "16", "--token-budget", "256",
-    "--max-model-len", "2048",
-)
-# fmt: on
-
-
-def with_options(*options: str) -> list[str]:
-    """RUN with these options in the place of its own."""
-    words = list(RUN)
-    for name in options[::2]:
-        if name in words:
-            at = words.index(name)
-            del words[at : at + 2]
-    return [*words, *options]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

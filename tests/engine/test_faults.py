@@ -13,9 +13,8 @@ import pytest
 
 from harness.engines.serving.server import Server, plugin_path
 from harness.engines.serving.tiny_model import FLAGS
-from tests.engine.conftest import RUN, with_options
-from tests.engine.test_runs import engines, wait_for
 from tests.support.commands import BENCH, Bench
+from tests.support.real_vllm import RUN, engines, wait_for, with_options
 
 
 @pytest.mark.parametrize(

@@ -7,44 +7,20 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.engine.conftest import RUN
 from tests.support.commands import BENCH, Bench
+from tests.support.real_vllm import RUN, engines, wait_for
 
 POLICIES = ("stock", "v1", "v0", "eb:k=4", "eb", "ebplus")
 VICTIM = "v0"
 REQUESTS = 2000
 # Checks that a busy machine fails.
 BUSY = {"client_cpu", "client_wait", "delivery", "elsewhere", "send_lag"}
-
-
-def engines(place: Path) -> list[int]:
-    """Processes of vLLM, or guardians of one, that work for a run in this place."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            words = Path(f"/proc/{name}/cmdline").read_bytes()
-            log = os.readlink(f"/proc/{name}/fd/2")
-        except OSError:
-            continue
-        if log.startswith(str(place)) and words:
-            found.append(int(name))
-    return found
-
-
-def wait_for(what: Any, seconds: float = 300.0) -> Any:
-    """What `what` gives once it gives something."""
-    deadline = time.monotonic() + seconds
-    while not (value := what()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return value
 
 
 def driven(place: Path, policy: str) -> Path | None:

@@ -19,8 +19,8 @@ from harness.engines.serving.read_back import other_than_asked, read_back, told_
 from harness.engines.serving.server import Server, free_port, plugin_path
 from harness.engines.serving.tiny_model import FLAGS
 from harness.runs.step_log import StepLog, read_step_log
-from tests.engine.test_runs import engines, wait_for
 from tests.support.commands import Bench
+from tests.support.real_vllm import engines, wait_for
 
 SPEC = RunSpec(
     gpu="cpu",

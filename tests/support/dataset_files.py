@@ -232,3 +232,21 @@ def lmsys_rows(count: int, seed: int) -> Iterator[dict[str, Any]]:
             for role, low, high in (("user", 2, 60), ("assistant", 10, 180))
         ]
         yield lmsys_row(number, turns)
+
+
+def sharegpt_turns(*turns: tuple[str, Any]) -> list[dict[str, Any]]:
+    """The turns of a conversation as ShareGPT's file has them."""
+    return [{"from": role, "value": value} for role, value in turns]
+
+
+# A small file of that form: an id twice, none at all, and a record that is no conversation.
+SHAREGPT = [
+    {
+        "id": "x_0",
+        "conversations": sharegpt_turns(("human", "hello"), ("gpt", "Hi there"), ("human", "ü"), ("gpt", "ok")),
+    },
+    {"id": "x_0", "conversations": sharegpt_turns(("human", "same id"), ("gpt", "a" * 700))},
+    {"id": None, "conversations": sharegpt_turns(("human", "no id"), ("gpt", "<|im_end|>"))},
+    {"conversations": "not a list"},
+    {"id": "z", "conversations": sharegpt_turns(("human", "last"), ("gpt", "one"))},
+]

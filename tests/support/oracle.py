@@ -312,7 +312,7 @@ class Oracle:
         else:
             self.on_nothing_to_do()
 
-    # What asynchronous scheduling does otherwise (tests/conformance/late.py).
+    # What asynchronous scheduling does otherwise (late_oracle.py).
 
     def on_nothing_to_do(self) -> None:
         raise AssertionError("a step without work: the engine would spin")

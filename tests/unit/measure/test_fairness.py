@@ -20,10 +20,10 @@ from harness.report.document import at_alpha, run_document
 from harness.report.tables import compare_table, fairness_table, show_table
 from harness.runs.run import load_run
 from harness.runs.writer import recover
+from tests.support.console import rendered
 from tests.support.places import SHARED
 from tests.support.runfactory import SPEC, table_of, toy_run, write_run
 from tests.support.schedules import Schedule
-from tests.unit.report.test_document import rendered
 
 GOLDEN = SHARED / "reference" / "isjl_golden.json"
 

@@ -1,26 +1,17 @@
 """The JSON document's keys, and tables that fit a terminal."""
 
 import dataclasses
-import io
 import json
 from pathlib import Path
-
-from rich.console import Console, RenderableType
 
 from harness.report.comparison import compare
 from harness.report.document import run_document, runs_document
 from harness.report.tables import compare_table, list_lines, run_table, show_table
 from harness.runs.run import load_run
+from tests.support.console import rendered
 from tests.support.runfactory import SPEC, toy_run, write_run, write_toy
 
 TWIN = {"trace": {"kind": "twin", "name": "longbench"}}
-
-
-def rendered(table: RenderableType, width: int = 80) -> str:
-    console = Console(width=width, no_color=True, file=io.StringIO())
-    with console.capture() as captured:
-        console.print(table)
-    return captured.get()
 
 
 def test_the_document_has_the_contracts_keys(tmp_path: Path) -> None:

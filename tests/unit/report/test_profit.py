@@ -17,10 +17,10 @@ from harness.report.prices import Given, given_prices, price_lines, prices_of_ru
 from harness.report.profit import profit, profit_document
 from harness.report.profit_tables import profit_table
 from harness.runs.run import Run, load_run
+from tests.support.console import rendered
 from tests.support.places import ROOT
 from tests.support.runfactory import SPEC, toy_run, write_run
 from tests.support.schedules import Schedule
-from tests.unit.report.test_document import rendered
 
 LENGTHS = [40, 30, 30, 20, 12, 8, 6, 4]
 STARTS = {

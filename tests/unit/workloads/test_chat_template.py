@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from harness.core.runspec import RunSpec
 from harness.drive.endpoint import Endpoint
 from harness.engines.endpoint import Client, EndpointEngine
 from tests.support import dataset_files as made
+from tests.support.models import CHAT, ROLES, write_model
+from tests.support.refusals import refusal
 from workloads.catalog import dataset_texts, load_workload
 from workloads.core.arrivals import Closed
-from workloads.core.errors import WorkloadError
 from workloads.core.sessions import turns_before
 from workloads.core.stream import Stream
 from workloads.core.trace import Trace
@@ -23,47 +23,11 @@ from workloads.prompts.dataset import DatasetPrompts
 from workloads.text.chat_template import load_template
 from workloads.text.tokenizer import load_tokenizer
 
-# As chat models have it: a turn is opened, named and closed, and the model's is opened at the end.
-CHAT = """{{ bos_token }}
-{%- for message in messages %}
-    {%- if message.role not in ["system", "user", "assistant"] %}
-        {{- raise_exception("no role " + message.role) }}
-    {%- endif %}
-    {%- if message.content == "skip me" %}
-        {%- continue %}
-    {%- endif %}
-{{- "<|" + message.role + "|>" + message.content | trim + eos_token }}
-{% endfor %}
-{%- if add_generation_prompt %}
-{{- "<|assistant|>" }}
-{%- endif %}"""
-EOS = "<|end|>"
-ROLES = ["<|user|>", "<|assistant|>", "<|system|>"]
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A tokenizer of words and marks that puts <s> before a text of its own accord, and a template beside it."""
     return write_model(tmp_path / "model", CHAT)
-
-
-def write_model(folder: Path, template: Any, **config: Any) -> Path:
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    special = ["<s>", EOS, *ROLES]
-    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate([*alphabet, *special])}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.add_special_tokens(special)
-    tokenizer.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", len(alphabet))])
-    folder.mkdir()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    told = {"bos_token": "<s>", "eos_token": {"content": EOS, "special": True}, "chat_template": template, **config}
-    (folder / "tokenizer_config.json").write_text(json.dumps(told))
-    return folder
 
 
 def say(*turns: tuple[str, str]) -> made.Turns:
@@ -72,15 +36,6 @@ def say(*turns: tuple[str, str]) -> made.Turns:
 
 def render(folder: Path, *turns: tuple[str, str]) -> str:
     return load_template(str(folder), "").render(say(*turns), "here")
-
-
-def refusal(what: Callable[[], Any]) -> str:
-    with pytest.raises(WorkloadError) as caught:
-        what()
-    line = str(caught.value)
-    assert line.isprintable()
-    assert len(line) < 500
-    return line
 
 
 def test_messages_are_rendered_as_the_template_says(folder: Path) -> None:

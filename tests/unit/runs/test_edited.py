@@ -18,8 +18,9 @@ from harness.report.document import run_document
 from harness.report.tables import list_lines, show_table
 from harness.runs.run import find_runs, load_run, load_runs, partial_of
 from harness.runs.writer import RunWriter, recover
+from tests.support.console import rendered
+from tests.support.disk import file_size_limit
 from tests.support.runfactory import SPEC, batch_of, toy_run, write_run, write_toy
-from tests.unit.report.test_document import rendered
 
 
 @pytest.fixture
@@ -352,8 +353,6 @@ def test_an_absurd_out_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_could_not_be_begun_leaves_nothing(tmp_path: Path) -> None:
-    from tests.unit.runs.test_store_faults import file_size_limit
-
     with file_size_limit(10), pytest.raises(UserError, match="cannot start a run there"):
         RunWriter.create(tmp_path, SPEC, kind="simulated", provenance={})
     assert not [one for one in tmp_path.rglob("*") if one.name.endswith(".partial")]

@@ -12,39 +12,13 @@ from pyarrow.parquet import ParquetFile
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.support import dataset_files as made
-from tests.unit.workloads.test_workloads_sharegpt import bytes_tokenizer  # noqa: F401 - a fixture
-from workloads.catalog import load_workload
+from tests.support.refusals import refusal
 from workloads.core import cache
-from workloads.core.errors import WorkloadError
 from workloads.core.trace import Trace
 from workloads.datasets import conversations
 
 US = 1_000_000
 EPOCH = 1_681_084_800  # 2023-04-10, when WildChat begins
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def load(bytes_tokenizer: Path) -> Callable[..., Trace]:  # noqa: F811
-    def load(name: str, path: Path | str, **options: Any) -> Trace:
-        given = {"path": str(path), "tokenizer": str(bytes_tokenizer)}
-        given |= {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
-        return load_workload(name, given, requests=None, seed=0, model="none/none")
-
-    return load
-
-
-def refusal(what: Callable[[], Any]) -> str:
-    with pytest.raises(WorkloadError) as caught:
-        what()
-    line = str(caught.value)
-    assert line.isprintable()
-    assert len(line) < 600
-    return line
 
 
 def say(*turns: tuple[Any, Any]) -> made.Turns:

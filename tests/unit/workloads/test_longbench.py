@@ -10,8 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from tests.support import dataset_files as made
-from tests.unit.workloads.test_workloads_conversations import _own_cache, load, refusal  # noqa: F401 - fixtures
-from tests.unit.workloads.test_workloads_sharegpt import bytes_tokenizer  # noqa: F401 - a fixture
+from tests.support.refusals import refusal
 from workloads.catalog import canonical_workload, dataset_texts
 from workloads.core.trace import Trace
 from workloads.datasets import longbench
@@ -53,7 +52,7 @@ def tasks() -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def test_v2_whole_is_context_question_and_choices(tmp_path: Path, load: Load) -> None:  # noqa: F811
+def test_v2_whole_is_context_question_and_choices(tmp_path: Path, load: Load) -> None:
     rows = records(5, seed=1)
     (tmp_path / "data.json").write_text(json.dumps(rows, indent=2, ensure_ascii=False), encoding="utf-8")
     trace = load("longbench", tmp_path / "data.json", **WHOLE)
@@ -71,7 +70,7 @@ def test_v2_whole_is_context_question_and_choices(tmp_path: Path, load: Load) ->
     assert load("longbench", tmp_path / "data", **WHOLE).digest == trace.digest
 
 
-def test_chunks_lie_in_the_published_range_and_cover_the_contexts(tmp_path: Path, load: Load) -> None:  # noqa: F811
+def test_chunks_lie_in_the_published_range_and_cover_the_contexts(tmp_path: Path, load: Load) -> None:
     rows = records(8, seed=2)
     (tmp_path / "data.json").write_text(json.dumps(rows))
     trace = load("longbench", tmp_path / "data.json")
@@ -97,7 +96,7 @@ def test_chunks_lie_in_the_published_range_and_cover_the_contexts(tmp_path: Path
 
 def test_another_chunking_counts_nothing_again(
     tmp_path: Path,
-    load: Load,  # noqa: F811
+    load: Load,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "data.json").write_text(json.dumps(records(3, seed=3)))
@@ -110,7 +109,7 @@ def test_another_chunking_counts_nothing_again(
     assert len(load("longbench", tmp_path / "data.json", chunk_seed=5, chunk_min=300, chunk_max=500)) > 20
 
 
-def test_v1_from_its_zip_a_folder_and_parquet(tmp_path: Path, load: Load) -> None:  # noqa: F811
+def test_v1_from_its_zip_a_folder_and_parquet(tmp_path: Path, load: Load) -> None:
     held = tasks()
     archive = made.write_longbench_zip(tmp_path / "data.zip", held)
     plain = [row for name in ("gov_report", "hotpotqa", "qasper") for row in held[name]]
@@ -142,7 +141,7 @@ def test_v1_from_its_zip_a_folder_and_parquet(tmp_path: Path, load: Load) -> Non
         assert line == "longbench: there is no task qaspr: found are gov_report, hotpotqa, hotpotqa_e, qasper"
 
 
-def test_a_zip_that_is_cut_off_or_corrupt(tmp_path: Path, load: Load) -> None:  # noqa: F811
+def test_a_zip_that_is_cut_off_or_corrupt(tmp_path: Path, load: Load) -> None:
     archive = made.write_longbench_zip(tmp_path / "data.zip", tasks())
     content = archive.read_bytes()
     for cut in (0, 10, len(content) // 2, len(content) - 30):
@@ -162,7 +161,7 @@ def test_a_zip_that_is_cut_off_or_corrupt(tmp_path: Path, load: Load) -> None:  
     assert part.source["truncated"]["last_whole_record"] == 4
 
 
-def test_what_cannot_be_a_prompt_is_counted(tmp_path: Path, load: Load) -> None:  # noqa: F811
+def test_what_cannot_be_a_prompt_is_counted(tmp_path: Path, load: Load) -> None:
     rows = records(6, seed=4, low=300, high=400)
     rows[0]["context"] = None
     rows[1]["context"] = "  "
@@ -185,7 +184,7 @@ def test_what_cannot_be_a_prompt_is_counted(tmp_path: Path, load: Load) -> None:
     assert cut.source["skipped"]["question that leaves no 100 tokens of context"] == 1
 
 
-def test_bad_options_and_other_data(tmp_path: Path, load: Load) -> None:  # noqa: F811
+def test_bad_options_and_other_data(tmp_path: Path, load: Load) -> None:
     (tmp_path / "data.json").write_text(json.dumps(records(2, seed=5)))
     path = tmp_path / "data.json"
     assert "give 100 ≤ chunk_min ≤ chunk_max" in refusal(lambda: load("longbench", path, chunk_min=5000))
@@ -199,7 +198,7 @@ def test_bad_options_and_other_data(tmp_path: Path, load: Load) -> None:  # noqa
     assert refusal(lambda: load("longbench", tmp_path / "other.parquet")).endswith("found are context, query")
 
 
-def test_prompts_are_cut_from_the_text_where_the_tokens_are(tmp_path: Path, load: Load, bytes_tokenizer: Path) -> None:  # noqa: F811
+def test_prompts_are_cut_from_the_text_where_the_tokens_are(tmp_path: Path, load: Load, bytes_tokenizer: Path) -> None:
     rows = records(4, seed=6)
     (tmp_path / "data.json").write_text(json.dumps(rows))
     for options in ({}, {"order": "shuffled"}, {"chunk_max": "0", "forced": "3"}, {"chunk_seed": "4"}):

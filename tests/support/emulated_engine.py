@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.runs.step_log import StepLog, read_step_log
-
-ROOT = Path(__file__).parents[2]
+from tests.support.places import ROOT
 
 
 @dataclass(frozen=True, slots=True)

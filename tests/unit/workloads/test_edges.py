@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.workloads.test_workloads_sharegpt import DATA
+from tests.support import dataset_files as made
+from tests.support.refusals import refusal
 from workloads.catalog import load_workload
 from workloads.core import cache
 from workloads.core.arrivals import parse_arrival
-from workloads.core.errors import WorkloadError
 from workloads.core.stream import schedule
 from workloads.core.trace import Trace
 from workloads.datasets import sharegpt
@@ -24,17 +23,6 @@ from workloads.text import qwen_vocabulary
 
 def file_of(path: Path, **options: str) -> Trace:
     return load_workload("file", {"path": str(path), **options}, requests=None, seed=0, model="none/none")
-
-
-def refusal(what: Callable[[], Any]) -> str:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(WorkloadError) as caught:
-            what()
-    line = str(caught.value)
-    assert line.isprintable()
-    assert len(line) < 500
-    return line
 
 
 def put(path: Path, *rows: Any) -> Path:
@@ -122,7 +110,7 @@ def test_an_array_of_rows_is_not_taken_for_sharegpt(tmp_path: Path, names: tuple
 
 def test_remedies_speak_of_the_workload_that_was_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "talk.json"
-    path.write_text(json.dumps(DATA))
+    path.write_text(json.dumps(made.SHAREGPT))
     line = refusal(lambda: file_of(path, tokenizer="/no/where"))
     assert "file:PATH,tokenizer=PATH" in line
     assert "sharegpt:" not in line
@@ -175,7 +163,7 @@ def bytes_tokenizer(tmp_path: Path) -> Path:
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "talk.json"
-    path.write_text(json.dumps(DATA))
+    path.write_text(json.dumps(made.SHAREGPT))
     return path
 
 
@@ -237,7 +225,7 @@ def test_a_cache_file_that_is_not_whole_is_never_believed(data: Path, bytes_toke
 def test_the_cache_file_of_another_file_is_never_believed(data: Path, bytes_tokenizer: Path) -> None:
     count(data, bytes_tokenizer)
     (kept,) = (cache.cache_dir() / "lengths").iterdir()
-    data.write_text(json.dumps(DATA[:1]))
+    data.write_text(json.dumps(made.SHAREGPT[:1]))
     sha = cache.file_digest(data)
     first = count(data, bytes_tokenizer)
     (other,) = set((cache.cache_dir() / "lengths").iterdir()) - {kept}

@@ -2,12 +2,9 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from harness.core.records import REQUESTS, STEPS
 from harness.runs import append_log
 from harness.runs.run import find_partials, find_runs, load_run
 from harness.runs.writer import RECOVERED, RunWriter, recover
+from tests.support.disk import file_size_limit
 from tests.support.places import ROOT
 from tests.support.runfactory import SPEC, batch_of, toy_run
 
@@ -114,16 +112,6 @@ def test_a_partial_with_a_broken_manifest_is_a_line(tmp_path: Path) -> None:
     (partial / "run.json").write_text("{")
     with pytest.raises(UserError, match="cannot be recovered"):
         recover(partial)
-
-
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_while_running_keeps_every_whole_batch(tmp_path: Path) -> None:

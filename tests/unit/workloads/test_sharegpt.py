@@ -1,4 +1,3 @@
-import base64
 import json
 import re
 from collections import Counter
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support import dataset_files as made
 from workloads.catalog import load_workload
 from workloads.core import cache
 from workloads.core.errors import WorkloadError
@@ -15,30 +15,11 @@ from workloads.core.trace import Trace
 from workloads.datasets import sharegpt
 from workloads.datasets.json_array import TruncatedFileError, read_array
 from workloads.lengths.embedded import load_embedded
-from workloads.text import qwen_vocabulary
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def bytes_tokenizer(tmp_path: Path) -> Path:
-    """A tokenizer that counts bytes: a vocabulary of the 256 bytes and no merge."""
-    lines = [base64.b64encode(bytes([byte])) + f" {byte}".encode() for byte in range(256)]
-    path = tmp_path / "tokenizer.json"
-    path.write_bytes(qwen_vocabulary.convert(b"\n".join(lines)))
-    return path
-
-
-def say(*turns: tuple[str, Any]) -> list[dict[str, Any]]:
-    return [{"from": role, "value": value} for role, value in turns]
 
 
 def pairs_of(*turns: tuple[str, Any]) -> tuple[list[tuple[str, str]], dict[str, int]]:
     skipped: Counter[str] = Counter()
-    return list(sharegpt.conversation_pairs({"conversations": say(*turns)}, skipped)), dict(skipped)
+    return list(sharegpt.conversation_pairs({"conversations": made.sharegpt_turns(*turns)}, skipped)), dict(skipped)
 
 
 def test_pairs_go_by_role_and_not_by_position() -> None:
@@ -91,19 +72,10 @@ def test_a_conversation_of_no_turn_is_counted() -> None:
     assert pairs_of() == ([], {"empty conversation": 1})
 
 
-DATA = [
-    {"id": "x_0", "conversations": say(("human", "hello"), ("gpt", "Hi there"), ("human", "ü"), ("gpt", "ok"))},
-    {"id": "x_0", "conversations": say(("human", "same id"), ("gpt", "a" * 700))},
-    {"id": None, "conversations": say(("human", "no id"), ("gpt", "<|im_end|>"))},
-    {"conversations": "not a list"},
-    {"id": "z", "conversations": say(("human", "last"), ("gpt", "one"))},
-]
-
-
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     path = tmp_path / "sharegpt.json"
-    path.write_text(json.dumps(DATA, indent=1), encoding="utf-8")
+    path.write_text(json.dumps(made.SHAREGPT, indent=1), encoding="utf-8")
     return path
 
 
@@ -157,7 +129,7 @@ def test_the_cache_answers_the_second_time(data: Path, bytes_tokenizer: Path, mo
         second = load(data, bytes_tokenizer)
         assert second.digest == first.digest
         assert second.source == first.source
-        data.write_text(json.dumps(DATA[:1]), encoding="utf-8")
+        data.write_text(json.dumps(made.SHAREGPT[:1]), encoding="utf-8")
         with pytest.raises(AssertionError, match="counted again"):
             load(data, bytes_tokenizer)
 
@@ -217,7 +189,7 @@ def test_garbage_in_the_middle_is_not_hidden_by_allow_truncated(data: Path, byte
 
 
 def test_no_pairs_and_no_file(data: Path, bytes_tokenizer: Path) -> None:
-    data.write_text(json.dumps([{"id": "a", "conversations": say(("human", "a"))}]))
+    data.write_text(json.dumps([{"id": "a", "conversations": made.sharegpt_turns(("human", "a"))}]))
     with pytest.raises(WorkloadError, match="holds no human→gpt pair"):
         load(data, bytes_tokenizer)
     with pytest.raises(WorkloadError, match="no such file"):

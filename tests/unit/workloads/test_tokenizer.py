@@ -13,11 +13,6 @@ from workloads.core.errors import WorkloadError
 from workloads.text import qwen_vocabulary, tokenizer
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture(scope="module")
 def both() -> tuple[Any, Tokenizer]:
     """Qwen's vocabulary by tiktoken itself, and converted."""

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.models import write_bytes_tokenizer
+from workloads.catalog import load_workload
+from workloads.core.trace import Trace
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bench's cache of data sets is each test's own."""
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def bytes_tokenizer(tmp_path: Path) -> Path:
+    """A tokenizer that counts bytes."""
+    return write_bytes_tokenizer(tmp_path / "tokenizer.json")
+
+
+@pytest.fixture
+def load(bytes_tokenizer: Path) -> Callable[..., Trace]:
+    """Loads the data set NAME from PATH, counted in bytes."""
+
+    def load(name: str, path: Path | str, **options: Any) -> Trace:
+        given = {"path": str(path), "tokenizer": str(bytes_tokenizer)}
+        given |= {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
+        return load_workload(name, given, requests=None, seed=0, model="none/none")
+
+    return load
