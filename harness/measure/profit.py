@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from harness.measure.fairness import Fairness
+from harness.measure.fairness import Fairness, alpha_of_policy
 
 # Points of a curve over a price: it is a line, so that two would do.
 POINTS = 11
@@ -77,6 +77,11 @@ class BreakEven:
     c: float | None
     steps_saved: float
     externality_added: float
+
+
+def alpha_on_path(policy: str) -> float | None:
+    """Where a policy stands on the path of α: its own, 0 for LJF, None where it has none."""
+    return 0.0 if policy == "ljf" else alpha_of_policy(policy)
 
 
 def profit_tokenstep(work: Fairness, constants: TokenStep) -> float:

@@ -28,8 +28,8 @@ def plotly_script() -> bytes:
 def changes_file() -> Path | None:
     """CHANGELOG.md of the checkout or the package, None where neither has one."""
     here = Path(__file__).resolve().parent
-    found = (here / "site" / "CHANGELOG.md", here.parents[1] / "CHANGELOG.md")
-    return next((path for path in found if path.is_file()), None)
+    places = (here / "site" / "CHANGELOG.md", here.parents[1] / "CHANGELOG.md")
+    return next((path for path in places if path.is_file()), None)
 
 
 @functools.cache

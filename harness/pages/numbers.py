@@ -25,8 +25,8 @@ def gpu_name(gpu: str) -> str:
 def load_words(arrival: str) -> str:
     """How requests arrive, in words where there are some."""
     for form, words in _LOADS:
-        if found := re.fullmatch(form, arrival):
-            return words(found[1])
+        if match := re.fullmatch(form, arrival):
+            return words(match[1])
     return arrival
 
 

@@ -69,7 +69,7 @@ class Run:
         return str(self.manifest.get("verdict", {}).get("level", "INVALID"))
 
     @property
-    def told(self) -> dict[str, Any]:
+    def known_spec(self) -> dict[str, Any]:
         """What is known of the spec: all of it, or of a reported run what its source tells."""
         if self.kind == "reported":
             return dict(self.manifest["spec"])

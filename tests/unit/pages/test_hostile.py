@@ -30,11 +30,11 @@ from harness.pages import parallel
 from harness.pages.build import MARK, build
 from harness.published import corpus
 from harness.published.bounds import peak_in_flight
-from harness.published.cache import Keep
+from harness.published.cache import JsonCache
 from harness.published.check import check
 from harness.published.corpus import Problem, printable
-from harness.published.tables import Tables
-from harness.published.verify import lacking, unlike_figures
+from harness.published.tables import RunTables
+from harness.published.verify import difference_from_figures, missing_evidence
 from harness.runs import tables
 from harness.runs.run import load_run, run_path
 from harness.runs.schema import KIND_OF
@@ -58,9 +58,9 @@ def left_out(run: Path) -> bool:
     """Whether a build leaves out the one bad run, and still shows a good one beside it."""
     results = run.parents[4]
     good = write_toy(results / "good", policy="v0", n=20)
-    keep = Keep(results.parent / "kept")
-    found = corpus.collect(results, keep, lambda entries: parallel.compute(entries, keep, 1))
-    return [one.run.path for one in found.entries] == [good] and len(found.problems) == 1
+    cache = JsonCache(results.parent / "kept")
+    found = corpus.collect(results, cache, lambda entries: parallel.compute(entries, cache, 1))
+    return [one.run.path for one in found.runs] == [good] and len(found.problems) == 1
 
 
 def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -117,7 +117,7 @@ def test_any_fault_of_one_runs_files_is_a_line_that_names_it(run: Path, monkeypa
     monkeypatch.setattr("harness.published.corpus.seen", broken)
     told = f"{run.relative_to(run.parents[4])}: cannot be read: ValueError first line"
     assert lines(run) == [told]
-    found = corpus.collect(run.parents[4], Keep(Path(os.devnull)))
+    found = corpus.collect(run.parents[4], JsonCache(Path(os.devnull)))
     assert [f"{one.where}: {one.why}" for one in found.problems] == [told]
 
 
@@ -264,7 +264,7 @@ def test_a_measured_run_without_the_evidence_of_its_verdict_is_told(tmp_path: Pa
     stock = measured(tmp_path / "stock")
     stock = edit_spec(stock, policy="stock")
     edit(stock / "run.json", lambda one: one.pop("engine_steps"))
-    assert lacking(load_run(stock), Tables.of(load_run(stock))) == []
+    assert missing_evidence(load_run(stock), RunTables.of(load_run(stock))) == []
     assert build(tmp_path / "results", tmp_path / "site").problems == 0
 
 
@@ -325,7 +325,7 @@ def test_a_reported_summary_is_what_its_provenance_says_was_read(run: Path) -> N
     edit(path / "summary.json", lambda one: one["metrics"]["ttft_s"].update(mean=0.05))
     assert "summary.metrics.ttft_s.mean is 0.05, provenance.figures says 0.5" in lines(run)[0]
     edit(path / "run.json", lambda one: one["provenance"].pop("figures"))
-    assert unlike_figures(load_run(path)) is None
+    assert difference_from_figures(load_run(path)) is None
 
 
 def test_two_builds_into_one_directory_do_not_meet(run: Path, tmp_path: Path) -> None:
