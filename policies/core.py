@@ -59,38 +59,41 @@ class View(Protocol):
     def waiting_tokens(self) -> Iterator[int]:
         """Tokens to prefill of each waiting request, first come first: its prompt and, once preempted, its output."""
 
-    def ages(self) -> Sequence[int]:
+    def num_output_tokens(self) -> Sequence[int]:
         """Output tokens produced so far of each decoding request, descending."""
 
     def footprints(self) -> Sequence[int]:
         """Prompt plus output tokens so far of each decoding request, descending."""
 
-    def partials(self) -> Sequence[Partial]:
+    def partial_prefills(self) -> Sequence[PartialPrefill]:
         """The requests that hold a slot and have tokens left to compute, in order of admission."""
 
 
 @dataclass(frozen=True, slots=True)
-class Partial:
-    """A request that holds a slot and is still being computed: tokens left, and what it had before."""
+class PartialPrefill:
+    """A request that holds a slot while its prefill still has tokens to compute.
 
-    left: int
-    prompt_tokens: int
-    generated: int
+    `num_output_tokens` counts what it produced before it was preempted, 0 where it never was.
+    """
+
+    tokens_left: int
+    num_prompt_tokens: int
+    num_output_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingRequest:
     """A waiting request as an admission order sees it.
 
-    `request` is the engine's own name for it. `generated` counts output tokens so far, above 0 once it was
-    preempted. `low` and `high` bound the output length that its sender expects (tokens); None where nobody said.
+    `request_id` is the engine's own name for it. `num_output_tokens` counts the output so far, above 0 once it was
+    preempted. `hint_low` and `hint_high` bound the output that its sender expects (tokens); None where nobody said.
     """
 
-    request: Hashable
-    prompt_tokens: int
-    generated: int = 0
-    low: int | None = None
-    high: int | None = None
+    request_id: Hashable
+    num_prompt_tokens: int
+    num_output_tokens: int = 0
+    hint_low: int | None = None
+    hint_high: int | None = None
 
 
 class Order(Protocol):
@@ -101,25 +104,25 @@ class Order(Protocol):
     the last `plan` was asked for.
     """
 
-    def push(self, one: Waiting) -> None:
+    def push(self, request: WaitingRequest) -> None:
         """A request has arrived."""
 
-    def push_front(self, one: Waiting) -> None:
+    def push_front(self, request: WaitingRequest) -> None:
         """A request was preempted: it comes back ahead of what has never run."""
 
-    def peek(self, view: View) -> Waiting | None:
-        """Who is to start now; None where nobody may, though some wait."""
+    def peek(self, view: View) -> WaitingRequest | None:
+        """The request that is to start now; None where none may, though some wait."""
 
-    def pop(self, view: View) -> Waiting:
-        """Takes out whom `peek` named: it starts in this step."""
+    def pop(self, view: View) -> WaitingRequest:
+        """Takes out what `peek` named: it starts in this step."""
 
-    def remove(self, request: Hashable) -> None:
+    def remove(self, request_id: Hashable) -> None:
         """A waiting request was aborted."""
 
     def __len__(self) -> int:
         """All that wait, whether or not they may start now."""
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[WaitingRequest]:
         """All that wait, in the order in which they would start as far as that is known."""
 
 
@@ -229,3 +232,8 @@ class StepCosts:
     def beta_mb(self, r: float) -> float:
         """β_MB(r), s/token, at the decode ratio r in [0, 1]."""
         return self.mixed_a_s + r * (self.mixed_b_s + r * self.mixed_c_s)
+
+
+def floor_share(share: float, whole: int) -> int:
+    """floor(share·whole) of a share that a user wrote in decimals: 0.29 of 100 is 29, though 28.999… in doubles."""
+    return math.floor(share * whole + 1e-9)

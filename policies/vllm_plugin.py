@@ -4,7 +4,7 @@
         '{"bench_policy": {"name": "eb", "options": {"k": "32"}, "costs": null, "step_log": "/path/steps.bin"}}'
 
 `options` are strings as in policies/catalog.py, `costs` the fields of StepCosts or null, `step_log` may be left
-out. Allocation stays vLLM's own (policies/plugin_narrow.py).
+out. Allocation stays vLLM's own (policies/plugin/narrow.py).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PolicyScheduler(AsyncScheduler):
         self.rows = StepRows()
         self.view = EngineView(self, slots, self.rows)
         self.book = StepBook(self.asked, self.view, self.rows)
-        self.narrowing = Narrowing(self, super().schedule, slots, self.view.partly)
+        self.narrowing = Narrowing(self, super().schedule, slots, self.view.partly_prefilled)
         self.ordered: OrderedQueue | None = None
         order = self.asked.policy.order
         if order is not None:
@@ -100,13 +100,13 @@ class PolicyScheduler(AsyncScheduler):
 
     def _preempt_request(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         self.book.preempted += 1
-        generated = len(request._output_token_ids) + request.num_output_placeholders
+        num_output_tokens = len(request._output_token_ids) + request.num_output_placeholders
         if self.ordered is not None:
-            self.ordered.in_flight = generated
+            self.ordered.num_output_tokens = num_output_tokens
         result = super()._preempt_request(request, *args, **kwargs)
         if self.ordered is not None:
-            self.ordered.in_flight = None
-        self.book.left(PREEMPTION, request, generated)
+            self.ordered.num_output_tokens = None
+        self.book.left(PREEMPTION, request, num_output_tokens)
         return result
 
     def _free_request(self, request: Request, *args: Any, **kwargs: Any) -> Any:

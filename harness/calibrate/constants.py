@@ -68,7 +68,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What the runs have in common, and which they are (`<directory> <digest of its step log>`)."""
+    """What the runs have in common, and which they are (`<directory> <digest of its step log>`).
+
+    `gpu` is the GPU's name, `profile` what its profile is read by: the same, or a file's path.
+    """
 
     kind: str
     gpu: str
@@ -77,6 +80,7 @@ class Origin:
     machine: str
     kv_tokens: int
     runs: tuple[str, ...]
+    profile: str
     notes: tuple[str, ...] = ()
 
 
@@ -188,6 +192,7 @@ def _origin(runs: list[Run], kv_tokens: int | None) -> Origin:
         machine=first["machine"],
         kv_tokens=kv_tokens,
         runs=tuple(f"{run.path.resolve().name} steps:{_digest(run.path)}" for run in runs),
+        profile=runs[0].profile,
         notes=tuple(notes),
     )
 

@@ -91,12 +91,14 @@ def write_profile(found: Calibration, path: Path, label: str | None = None) -> N
 def profile_of(found: Calibration, label: str | None = None) -> str:
     """The profile as TOML: the data sheet where the runs' GPU has one, and the measured pair."""
     origin, costs = found.origin, found.costs
-    gpu = _sheet_of(origin.gpu)
+    gpu = _sheet_of(origin.profile)
     pair = f"pairs.{_text(origin.model)}"
     today = datetime.now(UTC).strftime("%Y-%m-%d")
     source = f"bench calibrate, {today}: {len(origin.runs)} {origin.kind} runs, {origin.engine}, machine: "
     source += origin.machine
-    label = label or (gpu.label if gpu else f"{origin.gpu} ({origin.machine})")
+    # A profile of the user's own has the machine in its label already.
+    own = origin.gpu if origin.profile != origin.gpu else f"{origin.gpu} ({origin.machine})"
+    label = label or (gpu.label if gpu else own)
     out = [f"label = {_text(label)}", "aliases = []", *(_figures(gpu) if gpu else ())]
     out += [
         "",

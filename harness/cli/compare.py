@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.cli.conditions import FAIL_ON, check_comparisons
-from harness.cli.options import ALPHA, JSON
+from harness.cli.options import ALPHA, output_format, print_rows
 from harness.core.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.report.comparison import Comparison
 
 
 @click.command()
@@ -18,7 +23,7 @@ from harness.core.errors import UserError
 @FAIL_ON
 @click.option("--percentiles", is_flag=True, help="Show p50, p90, p95, KV footprints and time-weighted fairness too.")
 @ALPHA
-@JSON
+@output_format
 def compare(
     dirs: tuple[Path, ...],
     baseline: str | None,
@@ -26,7 +31,7 @@ def compare(
     conditions: tuple[str, ...],
     percentiles: bool,
     alpha: float | None,
-    as_json: bool,
+    form: str,
 ) -> None:
     """Compare run directories: the first arm is A, each other arm B.
 
@@ -39,6 +44,7 @@ def compare(
     from harness.report.arms import arms_of, with_baseline, without_older_copies
     from harness.report.comparison import compare_runs
     from harness.report.fail_on import parse_fail_on
+    from harness.report.flat import comparison_rows
     from harness.report.tables import compare_table
     from harness.runs.run import load_run, runs_of
 
@@ -53,7 +59,11 @@ def compare(
         )
     allowed = frozenset(name.strip() for name in allow.split(",") if name.strip())
     comparisons = [compare_runs(first, other, allowed, alpha) for other in others]
-    if as_json:
+    if form in ("csv", "markdown"):
+        pairs = [(comparison.a[0].spec.label, comparison.b[0].spec.label, comparison) for comparison in comparisons]
+        print_rows([row for a, b, comparison in pairs for row in comparison_rows(a, b, comparison.to_dict())], form)
+        _say_refusals(comparisons)
+    elif form == "json":
         documents = [comparison.to_dict() for comparison in comparisons]
         # Two arms are the usual case and make one document; more make a list of them.
         click.echo(orjson.dumps(documents[0] if len(documents) == 1 else {"comparisons": documents}))
@@ -62,3 +72,10 @@ def compare(
         for comparison in comparisons:
             console.print(compare_table(comparison, percentiles))
     check_comparisons(tests, comparisons)
+
+
+def _say_refusals(comparisons: Sequence[Comparison]) -> None:
+    """Says why rows have no word: CSV and Markdown have no place for it."""
+    for comparison in comparisons:
+        if comparison.refusal:
+            click.echo(f"{comparison.b[0].spec.label}: not compared: {comparison.refusal}", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,37 @@ class FiniteRange(click.FloatRange):
 
 ALPHA = click.option("--alpha", type=FiniteRange(0), help="Gap in tokens that fairness is held against.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+FORMATS = ("table", "json", "csv", "markdown")
+
+
+def _one_format(context: click.Context, _: click.Parameter, given: str | None) -> str:
+    if context.params.pop("as_json"):
+        if given not in (None, "json"):
+            raise click.UsageError(f"--json and --format {given} ask for two formats: give one")
+        return "json"
+    return given or "table"
+
+
+def output_format(command: Callable[..., None]) -> Callable[..., None]:
+    """`--format`, and `--json` as its short form: the command gets `form`, one of FORMATS."""
+    json_flag = click.option("--json", "as_json", is_flag=True, is_eager=True, help="The same as --format json.")
+    form = click.option(
+        "--format",
+        "form",
+        type=click.Choice(FORMATS),
+        callback=_one_format,
+        help="How to print: a table, one JSON document, CSV or Markdown.  [default: table]",
+    )
+    return json_flag(form(command))
+
+
+def print_rows(rows: list[dict[str, Any]], form: str) -> None:
+    """Prints flat rows as CSV or Markdown."""
+    from harness.report.flat import as_csv, as_markdown
+
+    click.echo(as_csv(rows) if form == "csv" else as_markdown(rows), nl=False)
+
+
 RESULTS = click.option(
     "--results", type=click.Path(path_type=Path), default=Path("results"), help="Where published runs lie."
 )

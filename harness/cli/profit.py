@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from harness.cli.options import ALPHA, JSON, FiniteRange
+from harness.cli.options import ALPHA, FiniteRange, output_format, print_rows
 
 
 @click.command()
@@ -23,8 +23,8 @@ from harness.cli.options import ALPHA, JSON, FiniteRange
 @click.option("--footprint", type=click.Choice(["decode", "kv"]), default="decode", help="Token-step: what r counts.")
 @click.option("--baseline", metavar="POLICY", default="ljf", help="What break-even is held against.")
 @ALPHA
-@JSON
-def profit(dirs: tuple[Path, ...], alpha: float | None, as_json: bool, **options: Any) -> None:
+@output_format
+def profit(dirs: tuple[Path, ...], alpha: float | None, form: str, **options: Any) -> None:
     """Profit of runs from their records, in token-steps and in money, with break-even and curves.
 
     Nothing runs again and no file changes. The defaults of --rho0, --tau and --c are behind the tables of
@@ -35,6 +35,7 @@ def profit(dirs: tuple[Path, ...], alpha: float | None, as_json: bool, **options
     from harness.core.console import plain_console
     from harness.measure.profit import TokenStep
     from harness.report.arms import without_older_copies
+    from harness.report.flat import profit_rows
     from harness.report.prices import given_prices, price_lines, prices_of_runs
     from harness.report.profit import profit_document, profit_report
     from harness.report.profit_tables import profit_table
@@ -42,11 +43,17 @@ def profit(dirs: tuple[Path, ...], alpha: float | None, as_json: bool, **options
 
     given = given_prices(options)
     runs, _ = without_older_copies([load_run(path) for path in dict.fromkeys(runs_of(dirs))])
-    prices, sources = prices_of_runs(given, [(run.spec.gpu, run.spec.model) for run in runs])
+    prices, sources = prices_of_runs(given, [(run.profile, run.spec.model) for run in runs])
     constants = TokenStep(options["rho0"], options["tau"], options["c"])
     report = profit_report(runs, constants, prices, options["footprint"], alpha, options["baseline"])
-    if as_json:
-        click.echo(orjson.dumps(profit_document(report, sources)))
+    document = profit_document(report, sources)
+    if form == "json":
+        click.echo(orjson.dumps(document))
+        return
+    if form != "table":
+        print_rows(profit_rows(document), form)
+        if document["curves"]:
+            click.echo("the curves are left out: --format json has them", err=True)
         return
     console = plain_console()
     console.print(profit_table(report))

@@ -10,9 +10,19 @@ import click
 from harness.cli.conditions import FAIL_ON, REQUIRE_VERDICT, check_comparisons, check_verdicts
 from harness.cli.options import ALPHA, JSON, FiniteRange
 from harness.core.errors import Interrupted, UserError
-from harness.session.options import RunOptions
+from harness.session.options import CHOICES, LIMITS, RunOptions
 
 DEFAULTS = RunOptions()
+
+
+def _whole(field: str) -> click.IntRange:
+    low, high, _ = LIMITS[field]
+    return click.IntRange(None if low is None else int(low), None if high is None else int(high))
+
+
+def _number(field: str) -> FiniteRange:
+    low, high, above = LIMITS[field]
+    return FiniteRange(low, high, min_open=above)
 
 
 @click.command()
@@ -26,36 +36,32 @@ DEFAULTS = RunOptions()
     metavar="ENGINE",
     help="auto, simulated, emulated, tokenstep, vllm or endpoint.",
 )
-@click.option("--concurrency", type=click.IntRange(1, 10**9), help="Closed loop: requests in flight.  [default: 2048]")
+@click.option("--concurrency", type=_whole("concurrency"), help="Closed loop: requests in flight.  [default: 2048]")
 @click.option("--rate", type=float, help="Open loop: requests per second.")
 @click.option(
     "--arrival",
     metavar="A",
     help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…, closed-phases:…, offline",
 )
+@click.option("--requests", type=_whole("requests"), help="Requests a run.  [default: 4000, or all of a shorter file]")
+@click.option("--slots", type=_whole("slots"), default=DEFAULTS.slots, help="N, the most requests that run at once.")
 @click.option(
-    "--requests", type=click.IntRange(1, 20_000_000), help="Requests a run.  [default: 4000, or all of a shorter file]"
+    "--token-budget", type=_whole("token_budget"), default=DEFAULTS.token_budget, help="B, the most tokens a step."
 )
-@click.option(
-    "--slots", type=click.IntRange(1, 10**9), default=DEFAULTS.slots, help="N, the most requests that run at once."
-)
-@click.option(
-    "--token-budget", type=click.IntRange(1, 10**9), default=DEFAULTS.token_budget, help="B, the most tokens a step."
-)
-@click.option("--kv-tokens", type=click.IntRange(1, 10**9), help="KV-cache capacity.  [default: from the profile]")
-@click.option("--block-size", type=click.IntRange(1, 4096), help="Tokens a KV block.  [default: 16; vllm on a CPU: 32]")
+@click.option("--kv-tokens", type=_whole("kv_tokens"), help="KV-cache capacity.  [default: from the profile]")
+@click.option("--block-size", type=_whole("block_size"), help="Tokens a KV block.  [default: 16; vllm on a CPU: 32]")
 @click.option(
     "--max-model-len",
-    type=click.IntRange(2),
+    type=_whole("max_model_len"),
     default=DEFAULTS.max_model_len,
     help="Longest prompt plus output, tokens.",
 )
 @click.option(
-    "--watermark", type=FiniteRange(0, 0.5), default=DEFAULTS.watermark, help="Share of KV kept free at admission."
+    "--watermark", type=_number("watermark"), default=DEFAULTS.watermark, help="Share of KV kept free at admission."
 )
 @click.option(
     "--prefix-caching",
-    type=FiniteRange(0, 1),
+    type=_number("prefix_caching"),
     is_flag=False,
     flag_value=0.0,
     metavar="[=SHARE]",
@@ -64,14 +70,12 @@ DEFAULTS = RunOptions()
 @click.option(
     "--cost-model", default=DEFAULTS.cost_model, metavar="MODEL", help="auto, linear, roofline or tokenstep:…."
 )
-@click.option(
-    "--repeat", type=click.IntRange(1, 1000), default=DEFAULTS.repeat, help="Repeats, each with the next seed."
-)
-@click.option("--seed", type=click.IntRange(0, 2**53), default=DEFAULTS.seed, help="Seed of the first repeat.")
+@click.option("--repeat", type=_whole("repeat"), default=DEFAULTS.repeat, help="Repeats, each with the next seed.")
+@click.option("--seed", type=_whole("seed"), default=DEFAULTS.seed, help="Seed of the first repeat.")
 @click.option("--slo", metavar="METRIC=S,…", help="Limits for goodput, such as ttft_s=1,tpot_s=0.05.")
 @ALPHA
 @click.option(
-    "--max-duration", "max_duration_s", type=FiniteRange(0, min_open=True), help="Seconds after which nothing is sent."
+    "--max-duration", "max_duration_s", type=_number("max_duration_s"), help="Seconds after which nothing is sent."
 )
 @click.option(
     "--lengths",
@@ -80,22 +84,22 @@ DEFAULTS = RunOptions()
     help="What policies know of outputs: none, oracle, noisy:sigma=0.3, interval:sigma=0.3, trace.",
 )
 @click.option("--url", help="Endpoint: an OpenAI-compatible server, such as http://127.0.0.1:8000.")
-@click.option("--api", type=click.Choice(["completions", "chat"]), default=DEFAULTS.api, help="Endpoint: which API.")
+@click.option("--api", type=click.Choice(CHOICES["api"]), default=DEFAULTS.api, help="Endpoint: which API.")
 @click.option(
     "--prompts",
-    type=click.Choice(["ids", "text", "dataset"]),
+    type=click.Choice(CHOICES["prompts"]),
     default=DEFAULTS.prompts,
     help="Endpoint: what prompts are.",
 )
 @click.option("--tokenizer", default=DEFAULTS.tokenizer, help="Endpoint: counts text prompts.  [default: the model's]")
-@click.option("--vocabulary", type=click.IntRange(256), help="Endpoint: token ids below this.  [default: tokenizer's]")
+@click.option("--vocabulary", type=_whole("vocabulary"), help="Endpoint: token ids below this.  [default: tokenizer's]")
 @click.option("--key-env", metavar="VAR", help="Endpoint: the environment variable that holds the API key.")
 @click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Endpoint: the TLS authority to trust.")
 @click.option("--sessions", is_flag=True, help="A conversation's next turn waits for its last answer.")
 @click.option(
     "--think-time",
     "think_s",
-    type=FiniteRange(0),
+    type=_number("think_s"),
     default=DEFAULTS.think_s,
     help="With --sessions: seconds before the next turn.",
 )
@@ -111,32 +115,33 @@ DEFAULTS = RunOptions()
 @click.option(
     "--timeout",
     "timeout_s",
-    type=FiniteRange(0, min_open=True),
+    type=_number("timeout_s"),
     default=DEFAULTS.timeout_s,
     help="Endpoint: s a request.",
 )
 @click.option(
     "--first-token-timeout",
     "first_token_timeout_s",
-    type=FiniteRange(0, min_open=True),
+    type=_number("first_token_timeout_s"),
     help="Endpoint: s to the first token.",
 )
 @click.option(
     "--retry-429",
     "retries_429",
-    type=click.IntRange(0, 1000),
+    type=_whole("retries_429"),
     default=DEFAULTS.retries_429,
     help="Endpoint: times a 429 is tried again.",
 )
 @click.option(
-    "--ready-timeout", "ready_timeout_s", type=FiniteRange(0), help="s to wait for a server.  [default: 60; vllm: 900]"
+    "--ready-timeout",
+    "ready_timeout_s",
+    type=_number("ready_timeout_s"),
+    help="s to wait for a server.  [default: 60; vllm: 900]",
 )
 @click.option(
-    "--warmup", type=click.IntRange(0), default=DEFAULTS.warmup, help="Endpoint: requests before the run, not counted."
+    "--warmup", type=_whole("warmup"), default=DEFAULTS.warmup, help="Endpoint: requests before the run, not counted."
 )
-@click.option(
-    "--processes", type=click.IntRange(1, 64), default=DEFAULTS.processes, help="Endpoint: driving processes."
-)
+@click.option("--processes", type=_whole("processes"), default=DEFAULTS.processes, help="Endpoint: driving processes.")
 @click.option("--engine-python", envvar="BENCH_ENGINE_PYTHON", help="vllm, emulated: the Python that has vLLM.")
 @click.option(
     "--engine-args",

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from harness.cli.conditions import REQUIRE_VERDICT, check_verdicts
-from harness.cli.options import ALPHA, JSON, RESULTS
+from harness.cli.options import ALPHA, RESULTS, output_format, print_rows
 from harness.core.errors import UserError
 
 
@@ -15,8 +15,8 @@ from harness.core.errors import UserError
 @click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @REQUIRE_VERDICT
 @ALPHA
-@JSON
-def show(dirs: tuple[Path, ...], require_verdict: str | None, alpha: float | None, as_json: bool) -> None:
+@output_format
+def show(dirs: tuple[Path, ...], require_verdict: str | None, alpha: float | None, form: str) -> None:
     """Show runs: what they were, how far to trust them, and every metric.
 
     With --alpha the share of violations and the excess are taken from the step log again; no file changes.
@@ -25,14 +25,17 @@ def show(dirs: tuple[Path, ...], require_verdict: str | None, alpha: float | Non
 
     from harness.core.console import plain_console
     from harness.report.document import at_alpha, runs_document
+    from harness.report.flat import metric_rows
     from harness.report.tables import show_table
     from harness.runs.run import load_run, runs_of
 
     runs = [load_run(path) for path in runs_of(dirs)]
     if alpha is not None:
         runs = [at_alpha(run, alpha) for run in runs]
-    if as_json:
+    if form == "json":
         click.echo(orjson.dumps(runs_document(runs)))
+    elif form != "table":
+        print_rows(metric_rows(runs_document(runs)), form)
     else:
         console = plain_console()
         for run in runs:
@@ -43,18 +46,21 @@ def show(dirs: tuple[Path, ...], require_verdict: str | None, alpha: float | Non
 
 @click.command(name="list")
 @click.argument("directory", type=click.Path(path_type=Path), default=Path("runs"))
-@JSON
-def list_runs(directory: Path, as_json: bool) -> None:
+@output_format
+def list_runs(directory: Path, form: str) -> None:
     """List the runs in a directory, and those that did not finish."""
     import orjson
 
     from harness.report.document import runs_document
+    from harness.report.flat import listed_rows
     from harness.report.tables import list_lines
     from harness.runs.run import find_partials, find_runs, load_runs
 
     runs, problems = load_runs(find_runs(directory))
-    if as_json:
+    if form == "json":
         click.echo(orjson.dumps(runs_document(runs)))
+    elif form != "table":
+        print_rows(listed_rows(runs_document(runs)), form)
     else:
         for line in list_lines(runs) or [f"{directory}: no runs yet"]:
             click.echo(line)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.options import JSON
+from harness.cli.options import output_format, print_rows
 
 if TYPE_CHECKING:
     from workloads.core.trace import Trace
@@ -32,14 +32,15 @@ def trace() -> None:
 @click.option("--slots", type=click.IntRange(1, 10**9), default=1024, help="With --gpu: N.")
 @click.option("--token-budget", type=click.IntRange(1, 10**9), default=14336, help="With --gpu: B.")
 @click.option("--delta", type=float, default=0.0, help="With --gpu: δ of EB+, s/token.")
-@JSON
+@output_format
 def info(
-    workload: str, requests: int | None, seed: int, model: str, gpu: str | None, as_json: bool, **setting: Any
+    workload: str, requests: int | None, seed: int, model: str, gpu: str | None, form: str, **setting: Any
 ) -> None:
     """Rows, lengths, times, hazard and source of a workload, and what theory predicts for it on a GPU."""
     import orjson
 
     from harness.core.console import plain_console
+    from harness.report.flat import leaf_rows
     from harness.trace.info import info_table, trace_info
 
     rows = _trace(workload, requests, seed, model)
@@ -50,8 +51,10 @@ def info(
 
         delta = setting.pop("delta")
         document["prediction"] = predict(rows, load_pair(gpu, model), Setting(**setting, delta_s=delta))
-    if as_json:
+    if form == "json":
         click.echo(orjson.dumps(document))
+    elif form != "table":
+        print_rows(leaf_rows(document), form)
     else:
         plain_console().print(info_table(document))
 

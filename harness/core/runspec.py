@@ -28,6 +28,7 @@ class RunSpec:
     `lengths` is what the scheduler knows of output lengths, canonical (`none`, `oracle`, `noisy:sigma=0.3`);
     `none` of a policy of ours that would not look at it.
     Of an engine that bench starts, `engine_args` are the extra flags.
+    `gpu` is a name: of a profile in a file of the user's own its label, and `profile` is then that file's sha256 (hex).
     """
 
     gpu: str
@@ -55,6 +56,7 @@ class RunSpec:
     sessions: bool = False
     think_s: float = 0.0
     prefix_caching: float | None = None
+    profile: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON values, keys in the order of the fields."""

@@ -36,9 +36,16 @@ class Emulated:
 
     kind = "emulated"
 
-    def __init__(self, spec: RunSpec, stream: Stream, environment: Environment, process: SchedulerProcess) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        stream: Stream,
+        environment: Environment,
+        process: SchedulerProcess,
+        profile: str | None = None,
+    ) -> None:
         # The same workload, costs and limits as in the virtual-time engine, refused for the same reasons.
-        self.virtual = Simulated(spec, stream)
+        self.virtual = Simulated(spec, stream, profile)
         self.environment = environment
         self.process = process
         if len(stream.levels) > 1:

@@ -11,7 +11,7 @@ import numpy as np
 from harness import __version__
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
+from harness.engines.base import Ended, Progress, Status, Stopped, cut_short, profile_file
 from harness.engines.outlived import Outlived
 from harness.profiles.cost import CostModel
 from harness.profiles.pair import Pair, load_pair
@@ -28,14 +28,18 @@ from workloads.prompts.content import Content
 
 
 class Simulated:
-    """One run of the virtual-time engine, ready to go; raises UserError for what the user can mend."""
+    """One run of the virtual-time engine, ready to go; raises UserError for what the user can mend.
+
+    `profile` is the file that the GPU's figures stand in, where they are no profile of the project's.
+    """
 
     kind = "simulated"
 
-    def __init__(self, spec: RunSpec, stream: Stream) -> None:
+    def __init__(self, spec: RunSpec, stream: Stream, profile: str | None = None) -> None:
         self.spec = spec
         self.stream = stream
-        self.pair = load_pair(spec.gpu, spec.model)
+        self.profile = profile
+        self.pair = load_pair(profile or spec.gpu, spec.model)
         self.limits = limits_of(spec, self.pair)
         self.cost = self.pair.cost(spec.cost_model)
         trace = stream.trace
@@ -75,6 +79,7 @@ class Simulated:
             "policy_constants": {name: getattr(self.costs, name) for name in StepCosts.__slots__},
             "profile": self.pair.to_manifest(),
             "kv_blocks": self.limits.kv_blocks,
+            **profile_file(self.profile),
         }
 
     def replay(self, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:

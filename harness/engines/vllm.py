@@ -13,7 +13,7 @@ from harness import __version__
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.drive.endpoint import Endpoint
-from harness.engines.base import Ended, Progress, Status, Stopped
+from harness.engines.base import Ended, Progress, Status, Stopped, profile_file
 from harness.engines.endpoint import Client, EndpointEngine
 from harness.engines.serving.command import SCHEDULER, Plugin, command, environment, shown
 from harness.engines.serving.environments import Environment, untested
@@ -50,14 +50,20 @@ class Deployment:
 
 
 class Vllm:
-    """One run of a real vLLM, ready to go; raises UserError for what the user can mend."""
+    """One run of a real vLLM, ready to go; raises UserError for what the user can mend.
+
+    `profile` is the file that the step costs of the GPU stand in, where they are no profile of the project's.
+    """
 
     kind = "measured"
 
-    def __init__(self, spec: RunSpec, stream: Stream, deployment: Deployment, client: Client) -> None:
+    def __init__(
+        self, spec: RunSpec, stream: Stream, deployment: Deployment, client: Client, profile: str | None = None
+    ) -> None:
         self.spec = spec
         self.deployment = deployment
-        self.costs, self._cost_note = costs_of(spec.gpu, spec.model, stream.trace, spec.token_budget)
+        self.profile = profile
+        self.costs, self._cost_note = costs_of(profile or spec.gpu, spec.model, stream.trace, spec.token_budget)
         self.own_scheduler = read_policy(spec.policy)[0] not in VLLM_OWN
         if self.own_scheduler:
             check_policy(spec, self.costs)
@@ -103,6 +109,7 @@ class Vllm:
             "gpus": [dataclasses.asdict(card) for card in self.deployment.cards],
             "driver": f"schedbench {__version__}",
             "processes": self.driving.client.processes,
+            **profile_file(self.profile),
         }
 
     def replay(self, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:

@@ -16,7 +16,6 @@ from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.measure.statistics import t_quantile
 from harness.measure.verdict import worst
-from harness.pages.numbers import gpu_name
 from harness.published.cache import JsonCache
 from harness.published.corpus import Corpus, PublishedRun
 from harness.report.arms import arms_of
@@ -25,6 +24,7 @@ from harness.report.comparison import compare_runs
 from harness.report.document import is_twin, kind_words
 from harness.report.reader import RunReader
 from harness.report.sentences import shown_word
+from harness.runs.run import gpu_name
 
 # The arm that a change is held against, the first of these that the board has.
 BASELINES = ("v1", "stock", "v0")

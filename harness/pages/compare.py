@@ -11,13 +11,13 @@ from harness.measure.metrics import METRICS
 from harness.pages.boards import REMEMBERED, TUNED, Arm, Board, board_key, compare_arms
 from harness.pages.charts import script_json
 from harness.pages.facets import ranked_arms, settings_words
-from harness.pages.numbers import gpu_name
 from harness.pages.render import Writer
 from harness.pages.site import Site
 from harness.published.cache import JsonCache
 from harness.published.detail import six_digits
 from harness.report.comparison import metric_names
 from harness.report.reader import RunReader
+from harness.runs.run import gpu_name
 
 # What makes an arm the best of its policy in a family.
 BEST_BY = "total_throughput"

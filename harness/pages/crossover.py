@@ -13,12 +13,13 @@ from harness.core.text import percent
 from harness.pages.boards import Arm, Board, Change
 from harness.pages.charts import Chart, Series, script_json
 from harness.pages.facets import ranked_arms
-from harness.pages.numbers import gpu_name
+from harness.pages.numbers import is_own_profile
 from harness.pages.render import Writer
 from harness.pages.site import Site
 from harness.profiles.files import gpu_names, load_gpu
 from harness.profiles.pair import Pair, load_pair
 from harness.report.sentences import NOT_TESTED
+from harness.runs.run import gpu_name
 from policies.core import PolicyError, StepCosts
 from policies.online.threshold import crossover, theta0
 
@@ -181,8 +182,9 @@ def _bandwidth(arm: Arm) -> float | None:
         bandwidth = profile["gpu"].get("bandwidth_tb_s")
         if isinstance(bandwidth, int | float):
             return float(bandwidth)
+    spec = arm.first.run.spec
     try:
-        return load_gpu(arm.first.run.spec.gpu).bandwidth_tb_s
+        return None if is_own_profile(spec) else load_gpu(spec.gpu).bandwidth_tb_s
     except UserError:
         return None
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.pages.boards import Arm, Board
-from harness.pages.numbers import gpu_name, load_words
-from harness.runs.run import Run
+from harness.pages.numbers import load_words
+from harness.runs.run import Run, gpu_name
 
 # What boards can be filtered by: the name in the URL, and what it is called.
 FILTERS = {"gpu": "GPU", "model": "Model", "workload": "Workload", "load": "Load", "kind": "Kind", "slo": "SLO"}

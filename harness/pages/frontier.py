@@ -25,6 +25,7 @@ from harness.pages.board_pages import write_board, write_list
 from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series, script_json
 from harness.pages.facets import has_sums, ranked_arms
+from harness.pages.numbers import is_own_profile
 from harness.pages.render import Writer
 from harness.pages.site import Site
 from harness.profiles.files import GPU_HOUR, TOKEN_PRICES
@@ -176,7 +177,7 @@ def _work_document(point: FrontierPoint) -> dict[str, Any] | None:
 
 def inputs_of(board: Board, points: Sequence[FrontierPoint]) -> list[PriceInput]:
     """The prices with their defaults and where these come from; a price that nobody told has no default."""
-    prices = profile_prices(board.spec.gpu, board.spec.model)
+    prices = profile_prices(None if is_own_profile(board.spec) else board.spec.gpu, board.spec.model)
     paying = [end.c for _, end in break_evens(points, PAPER.tau) if end is not None and end.c is not None]
     highest = 2 * max([PAPER.c, *paying])
 

@@ -9,7 +9,8 @@ from harness.core.runspec import RunSpec
 from harness.measure.verdict import worst
 from harness.pages.boards import Arm, Board, Change
 from harness.pages.facets import ranked_arms, slo_text
-from harness.pages.numbers import gpu_name, load_words
+from harness.pages.numbers import load_words
+from harness.runs.run import gpu_name
 
 # What tells a gain's price.
 PRICE = "ttft_s"

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from harness.pages.boards import KINDS, Arm, Board
 from harness.pages.charts import Chart, Series
 from harness.pages.facets import ranked_arms
-from harness.pages.numbers import gpu_name, load_words
+from harness.pages.numbers import load_words
+from harness.runs.run import gpu_name
 
 # A number that nobody measured has an open mark.
 FILLED = "measured"

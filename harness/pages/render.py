@@ -16,8 +16,9 @@ import jinja2
 from harness.measure.metrics import METRICS
 from harness.pages.assets import site_directory
 from harness.pages.facets import settings_words
-from harness.pages.numbers import change, exact, gpu_name, load_words, number, seconds
+from harness.pages.numbers import change, exact, load_words, number, seconds
 from harness.published.cache import JsonCache
+from harness.runs.run import gpu_name
 
 
 def environment() -> jinja2.Environment:

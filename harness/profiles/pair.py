@@ -203,6 +203,11 @@ def load_pair(gpu: str, model: str) -> Pair:
         if pair.kv_tokens == 0:
             raise UserError(f"{pair.label}: kv_tokens is {said} in the profile: a cache holds at least {BLOCK}")
         return pair
+    if name in the_gpu.fits and (the_gpu.memory_gb is None or the_model is None):
+        raise UserError(
+            f"{gpu}: no kv_tokens of {name}, and no figures to derive them from: add `kv_tokens = {{ value = …, "
+            f'source = "…" }}` to [pairs."{name}"]'
+        )
     if the_gpu.memory_gb is None or the_model is None:
         raise UserError(
             f"{gpu}: no measured pair of {name} in it (it has {_measured(the_gpu)}), and no data sheet to derive one "

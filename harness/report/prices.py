@@ -118,12 +118,13 @@ def prices_of(given: GivenPrices, gpu: str, model: str) -> tuple[Prices, dict[st
     return Prices(prices[PROMPT].value, prices[OUTPUT].value, prices[GPU_HOUR].value, currency), prices
 
 
-def profile_prices(gpu: str, model: str) -> dict[str, Price]:
-    """The prices that the profiles of a GPU and a model have, by name."""
+def profile_prices(gpu: str | None, model: str) -> dict[str, Price]:
+    """The prices that the profiles of a GPU, where one is named, and of a model have, by name."""
     prices: dict[str, Price] = {}
     # A driven server may run a model, or on a GPU, that has no profile: then nothing of it has a price here.
     with contextlib.suppress(UserError):
-        prices |= load_gpu(gpu).prices
+        if gpu is not None:
+            prices |= load_gpu(gpu).prices
     with contextlib.suppress(UserError):
         prices |= load_model(model).prices
     return prices

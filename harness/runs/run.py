@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -69,6 +69,12 @@ class Run:
         return str(self.manifest.get("verdict", {}).get("level", "INVALID"))
 
     @property
+    def profile(self) -> str:
+        """What `--gpu` takes to read this run's profile again: its file where it has one, else the GPU's name."""
+        file = self.manifest.get("provenance", {}).get("profile_file")
+        return os.path.expanduser(file) if self.spec.profile and isinstance(file, str) else self.spec.gpu
+
+    @property
     def known_spec(self) -> dict[str, Any]:
         """What is known of the spec: all of it, or of a reported run what its source tells."""
         if self.kind == "reported":
@@ -99,8 +105,13 @@ def run_path(out: Path, spec: RunSpec, started: datetime, digest: str | None = N
     `digest` is the one in run.json, None the spec's own: a run from before a field of the spec has another.
     """
     stamp = started.astimezone(UTC).strftime("%Y%m%dt%H%M%S.%fz")
-    names = (spec.gpu, spec.model, spec.workload, spec.policy)
+    names = (gpu_name(spec.gpu), spec.model, spec.workload, spec.policy)
     return out.joinpath(*map(slug, names), f"{stamp}-{(digest or spec.digest)[:8]}-r{spec.repeat}")
+
+
+def gpu_name(gpu: str) -> str:
+    """A GPU's name; runs of before have the path of a profile file there, which is none: its file's name stands in."""
+    return PurePosixPath(gpu).stem if gpu.endswith(".toml") else gpu
 
 
 def load_run(path: Path) -> Run:

@@ -89,6 +89,7 @@ _SPEC: dict[str, Form] = {
     "spec.client": _OBJECT,
     "spec.alpha": _or_null(_NUMBER),
     "spec.engine_args": _LINE,
+    "spec.profile": _LINE,
     "spec.sessions": _BOOL,
     "spec.think_s": _NUMBER,
     "spec.prefix_caching": _or_null(_NUMBER),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.core.errors import UserError
@@ -12,6 +12,7 @@ from harness.core.runspec import RunSpec
 from harness.measure.metrics import SLO_METRICS
 from harness.profiles.pair import BLOCK
 from harness.session.options import RunOptions
+from harness.session.profile_files import ProfileFile, profile_files
 from workloads.core.arrivals import Offline, parse_arrival
 from workloads.lengths.hints import canonical_lengths
 
@@ -23,7 +24,10 @@ _OPTION = re.compile(r"[^:=,]+=")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What `bench run` was asked for: every combination of gpu, workload and policy, `repeat` times."""
+    """What `bench run` was asked for: every combination of gpu, workload and policy, `repeat` times.
+
+    `profiles` are the profile files among the GPUs, by the labels that runs on them go by.
+    """
 
     gpus: tuple[str, ...]
     policies: tuple[str, ...]
@@ -31,6 +35,7 @@ class Asked:
     template: RunSpec
     requests: int | None = None
     repeat: int = 1
+    profiles: Mapping[str, ProfileFile] = field(default_factory=dict)
 
 
 def split_policies(texts: Sequence[str]) -> list[str]:
@@ -84,7 +89,13 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
         prefix_caching=options.prefix_caching,
     )
     return Asked(
-        tuple(options.gpu_names), options.policies, options.workloads, template, options.requests, options.repeat
+        gpus=tuple(options.gpu_names),
+        policies=options.policies,
+        workloads=options.workloads,
+        template=template,
+        requests=options.requests,
+        repeat=options.repeat,
+        profiles=profile_files(options.gpu_names),
     )
 
 

@@ -14,6 +14,7 @@ from harness.profiles.files import load_gpu, load_model
 from harness.profiles.pair import model_name
 from harness.session.ask import Asked, split_policies
 from harness.session.lengths import check_used, known_offline, known_to
+from harness.session.profile_files import ENDING, labels_of
 from policies.catalog import VLLM_OWN, canonical_policy, read_policy
 from policies.offline.catalog import canonical_offline
 from workloads.catalog import canonical_workload
@@ -89,6 +90,7 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
                     replace(
                         asked.template,
                         gpu=gpu,
+                        profile=asked.profiles[gpu].sha256 if gpu in asked.profiles else "",
                         model=model,
                         workload=workload,
                         arrival=arrival,
@@ -106,7 +108,7 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
 def _names(asked: Asked) -> tuple[list[str], list[str], list[str]]:
     """GPUs, policies and the model on each GPU by canonical names; as given where a server is not ours."""
     if asked.template.engine == "endpoint":
-        gpus, policies = _once(list(asked.gpus)), _once(list(asked.policies))
+        gpus, policies = _once(labels_of(asked.gpus, asked.profiles)), _once(list(asked.policies))
         if len(gpus) > 1 or len(policies) > 1:
             raise UserError(
                 "--engine endpoint drives the one server that runs there: give one --policy and one --gpu to label it, "
@@ -118,12 +120,13 @@ def _names(asked: Asked) -> tuple[list[str], list[str], list[str]]:
     if not real and (only := [policy for policy in policies if read_policy(policy)[0] in VLLM_OWN]):
         raise UserError(f"policy {only[0]} is a setting of real vLLM: it goes with --engine vllm alone")
     gpus = _once([_gpu_name(gpu, real) for gpu in asked.gpus])
-    return gpus, policies, [_model_name(gpu, asked.template.model, real) for gpu in gpus]
+    models = [_model_name(gpu, asked.template.model, real) for gpu in gpus]
+    return labels_of(gpus, asked.profiles), policies, models
 
 
 def _gpu_name(gpu: str, any_name: bool) -> str:
-    """A GPU's name as the profiles have it; as it is given where they need not know it."""
-    if gpu.endswith(".toml"):
+    """A GPU's name as the profiles have it; as it is given where that is a file, or they need not know it."""
+    if gpu.endswith(ENDING):
         return gpu
     try:
         return load_gpu(gpu).name

@@ -2,7 +2,64 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from harness.core.errors import UserError
+from harness.core.text import nearest, shown
+
+
+class Limits(NamedTuple):
+    """What a number may be: from `low` (itself not where `above` is true) to `high`, None for no bound."""
+
+    low: float | None = None
+    high: float | None = None
+    above: bool = False
+
+
+# Of the fields of RunOptions that are numbers. `rate` is checked with the arrival that it belongs to.
+LIMITS = {
+    "concurrency": Limits(1, 10**9),
+    "requests": Limits(1, 20_000_000),
+    "slots": Limits(1, 10**9),
+    "token_budget": Limits(1, 10**9),
+    "kv_tokens": Limits(1, 10**9),
+    "block_size": Limits(1, 4096),
+    "max_model_len": Limits(2),
+    "watermark": Limits(0, 0.5),
+    "prefix_caching": Limits(0, 1),
+    "repeat": Limits(1, 1000),
+    "seed": Limits(0, 2**53),
+    "alpha": Limits(0),
+    "max_duration_s": Limits(0, above=True),
+    "think_s": Limits(0),
+    "vocabulary": Limits(256),
+    "timeout_s": Limits(0, above=True),
+    "first_token_timeout_s": Limits(0, above=True),
+    "retries_429": Limits(0, 1000),
+    "ready_timeout_s": Limits(0),
+    "warmup": Limits(0),
+    "processes": Limits(1, 64),
+}
+CHOICES = {"api": ("completions", "chat"), "prompts": ("ids", "text", "dataset")}
+
+# Options of the command line whose name is not that of their field: several may be given, or seconds are meant.
+FIELD_OF = {
+    "gpu": "gpus",
+    "policy": "policies",
+    "workload": "workloads",
+    "max_duration": "max_duration_s",
+    "think_time": "think_s",
+    "timeout": "timeout_s",
+    "first_token_timeout": "first_token_timeout_s",
+    "retry_429": "retries_429",
+    "ready_timeout": "ready_timeout_s",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,3 +117,51 @@ class RunOptions:
     def gpu_names(self) -> list[str]:
         """The GPUs named, each once, in the order given."""
         return list(dict.fromkeys(gpu for text in self.gpus for gpu in text.split(",")))
+
+
+def read_options(given: Mapping[str, Any]) -> RunOptions:
+    """Options by the names of the command line with underscores, as Python or TOML values; UserError where one is off.
+
+    `gpu`, `policy` and `workload` take a text or a list of them.
+    """
+    kinds = typing.get_type_hints(RunOptions)
+    command_line_names = {field: name for name, field in FIELD_OF.items()}
+    known = [command_line_names.get(field.name, field.name) for field in dataclasses.fields(RunOptions)]
+    values = {}
+    for name, value in given.items():
+        if name not in known:
+            raise UserError(f"no option {shown(name)}{nearest(str(name), known)} `bench run --help` lists them")
+        field = FIELD_OF.get(name, name)
+        values[field] = _read(name, field, value, kinds[field])
+    return RunOptions(**values)
+
+
+def _read(name: str, field: str, value: Any, kind: Any) -> Any:
+    """One value as its field holds it."""
+    if isinstance(kind, types.UnionType):
+        if value is None:
+            return None
+        (kind,) = (part for part in kind.__args__ if part is not type(None))
+    if typing.get_origin(kind) is tuple:
+        texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list | tuple) else (value,)
+        return tuple(_read(name, field, text, str) for text in texts)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        told = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}[kind]
+        raise UserError(f"{name} is {shown(value)}: give {told}")
+    if field in CHOICES and value not in CHOICES[field]:
+        raise UserError(f"{name} is {shown(value)}: give one of {', '.join(CHOICES[field])}")
+    if field in LIMITS or kind is float:
+        _check_range(name, value, LIMITS.get(field, Limits()))
+    return value
+
+
+def _check_range(name: str, value: float, limits: Limits) -> None:
+    low = -math.inf if limits.low is None else limits.low
+    high = math.inf if limits.high is None else limits.high
+    inside = low < value <= high if limits.above else low <= value <= high
+    if not inside or not math.isfinite(value):
+        least = f"above {limits.low:g}" if limits.above else f"at least {low:g}"
+        most = "" if limits.high is None else f" and at most {high:g}"
+        raise UserError(f"{name} is {value:g}: it must be finite, {least}{most}")

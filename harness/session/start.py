@@ -6,7 +6,7 @@ A table, engine by engine: `bench run` starts one of them and knows no other.
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,11 +28,10 @@ from harness.mock.doctor import warnings
 from harness.session.ask import Asked, asked_of, check_sharing
 from harness.session.one_run import MakeEngine, stream_of
 from harness.session.options import RunOptions
+from harness.session.profile_files import ProfileFile
 from workloads.core.stream import Stream
 
 READY_TIMEOUT_S = {"endpoint": 60.0, "vllm": 900.0}
-# Engines that compute what happens: no server, no process, the same result each time.
-VIRTUAL: dict[str, MakeEngine] = {"simulated": Simulated, "tokenstep": TokenStep}
 # vLLM's attention on a CPU takes multiples of this.
 CPU_BLOCK = 32
 
@@ -50,9 +49,29 @@ class Started:
     warn: Callable[[RunSpec], list[str]] = _nothing
 
 
-def start_virtual(engine: str) -> Callable[[RunOptions], Started]:
-    """The start of an engine that needs nothing."""
-    return lambda options: Started(asked_of(options, engine), VIRTUAL[engine])
+def start_simulated(options: RunOptions) -> Started:
+    """The virtual-time engine, which needs nothing."""
+    asked = asked_of(options, "simulated")
+    return Started(asked, simulated_on(asked.profiles))
+
+
+def start_tokenstep(options: RunOptions) -> Started:
+    """The token-step model, which needs nothing."""
+    return Started(asked_of(options, "tokenstep"), TokenStep)
+
+
+def simulated_on(profiles: Mapping[str, ProfileFile]) -> MakeEngine:
+    """What makes the virtual-time engine for each run, of the project's own profiles and of these files."""
+
+    def make(spec: RunSpec, stream: Stream) -> Engine:
+        return Simulated(spec, stream, path_of(spec, profiles))
+
+    return make
+
+
+def path_of(spec: RunSpec, profiles: Mapping[str, ProfileFile]) -> str | None:
+    """The profile file that a run's GPU stands in; None where the project has its profile, or nobody."""
+    return profiles[spec.gpu].path if spec.profile else None
 
 
 def start_emulated(options: RunOptions) -> Started:
@@ -64,10 +83,12 @@ def start_emulated(options: RunOptions) -> Started:
     process = SchedulerProcess(environment.python)
     atexit.register(process.close)
 
-    def make(spec: RunSpec, stream: Stream) -> Engine:
-        return Emulated(spec, stream, environment, process)
+    asked = asked_of(options, "emulated")
 
-    return Started(asked_of(options, "emulated"), make)
+    def make(spec: RunSpec, stream: Stream) -> Engine:
+        return Emulated(spec, stream, environment, process, path_of(spec, asked.profiles))
+
+    return Started(asked, make)
 
 
 def start_vllm(options: RunOptions) -> Started:
@@ -88,16 +109,17 @@ def start_vllm(options: RunOptions) -> Started:
     client = client_of(options)
     ready_s = options.ready_timeout_s or READY_TIMEOUT_S["vllm"]
     deployment = Deployment(environment, cpu, () if cpu else gpus, ready_s)
-
-    def make(spec: RunSpec, stream: Stream) -> Engine:
-        return Vllm(spec, stream, deployment, client)
-
     options = replace(
         options,
         block_size=options.block_size or (CPU_BLOCK if cpu else None),
         engine_args=read_engine_args(options.engine_args),
     )
-    return Started(asked_of(options, "vllm", client.decides()), make)
+    asked = asked_of(options, "vllm", client.decides())
+
+    def make(spec: RunSpec, stream: Stream) -> Engine:
+        return Vllm(spec, stream, deployment, client, path_of(spec, asked.profiles))
+
+    return Started(asked, make)
 
 
 def start_endpoint(options: RunOptions) -> Started:
@@ -132,7 +154,8 @@ def start_endpoint(options: RunOptions) -> Started:
 
 
 START: dict[str, Callable[[RunOptions], Started]] = {
-    **{engine: start_virtual(engine) for engine in VIRTUAL},
+    "simulated": start_simulated,
+    "tokenstep": start_tokenstep,
     "emulated": start_emulated,
     "vllm": start_vllm,
     "endpoint": start_endpoint,

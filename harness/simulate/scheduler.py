@@ -123,8 +123,8 @@ class Scheduler:
                 named = order.peek(state)
                 if named is None:
                     break
-                assert isinstance(named.request, int)
-                request = named.request
+                assert isinstance(named.request_id, int)
+                request = named.request_id
             tokens = prompt[request]
             if had:
                 tokens += had.get(request, 0)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sized
 
 from harness.simulate.decode_batch import DecodeBatch
 from harness.simulate.limits import EngineLimits
-from policies.core import Order, Partial, Waiting
+from policies.core import Order, PartialPrefill, WaitingRequest
 from workloads.core.trace import Trace
 from workloads.lengths.hints import Hints
 
@@ -41,12 +41,12 @@ class State:
     def waiting_tokens(self) -> Iterator[int]:
         """Tokens to prefill of each waiting request, in order."""
         if self.order is not None:
-            return (one.prompt_tokens + one.generated for one in self.order)
+            return (request.num_prompt_tokens + request.num_output_tokens for request in self.order)
         if not self.had:
             return map(self.prompt.__getitem__, self.queue)
         return map(self.to_compute, self.queue)
 
-    def ages(self) -> list[int]:
+    def num_output_tokens(self) -> list[int]:
         """Output tokens so far of each decoding request, descending."""
         clock = self.batch.clock
         return [clock - birth for birth in self.batch.births]
@@ -56,13 +56,13 @@ class State:
         clock = self.batch.clock
         return [clock - shift for shift in self.batch.shifts]
 
-    def partials(self) -> list[Partial]:
+    def partial_prefills(self) -> list[PartialPrefill]:
         """The one request whose prompt is only partly computed, if there is one."""
         request = self.partial
         if request < 0:
             return []
         left = self.to_compute(request) - self.partial_done
-        return [Partial(left, self.prompt[request], self.had.get(request, 0))]
+        return [PartialPrefill(left, self.prompt[request], self.had.get(request, 0))]
 
     # What the engine does with those that wait.
 
@@ -85,7 +85,7 @@ class State:
         else:
             self.order.push_front(self._as_waiting(request))
 
-    def _as_waiting(self, request: int) -> Waiting:
+    def _as_waiting(self, request: int) -> WaitingRequest:
         low = None if self._low is None else self._low[request]
         high = None if self._high is None else self._high[request]
-        return Waiting(request, self.prompt[request], self.had.get(request, 0), low, high)
+        return WaitingRequest(request, self.prompt[request], self.had.get(request, 0), low, high)

@@ -5,71 +5,75 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from heapq import heappop, heappush
 
-from policies.core import View, Waiting
+from policies.core import View, WaitingRequest
 
 # The length to reckon with where nobody said: longer than any.
 UNKNOWN = 1 << 62
 
 
-def expected(one: Waiting) -> int:
-    """The most output tokens that its sender expects of it."""
-    return UNKNOWN if one.high is None else one.high
+def expected(request: WaitingRequest) -> int:
+    """The most output tokens that its sender expects of a request."""
+    return UNKNOWN if request.hint_high is None else request.hint_high
 
 
 class Ranked:
-    """Who was preempted first, the latest before the others; then by rank, the smallest first, ties as they came.
+    """Preempted requests first, the latest before the others; then by rank, the smallest first, ties as they came.
 
     A heap with lazy removal: every call costs O(log n) at most, but iterating sorts. SJF is the rank `expected`.
     """
 
-    __slots__ = ("_alive", "_front", "_heap", "_pushed", "_rank")
+    __slots__ = ("_arrivals", "_heap", "_number_of", "_preempted", "_rank")
 
-    def __init__(self, rank: Callable[[Waiting], int]) -> None:
+    def __init__(self, rank: Callable[[WaitingRequest], int]) -> None:
         self._rank = rank
-        self._front: list[Waiting] = []
-        self._heap: list[tuple[int, int, Waiting]] = []
-        self._alive: dict[Hashable, int] = {}  # request -> its number in the order of arrival
-        self._pushed = 0
+        self._preempted: list[WaitingRequest] = []  # the latest last
+        # Rank, number in the order of arrival, request; those that were aborted stay until they come to the top.
+        self._heap: list[tuple[int, int, WaitingRequest]] = []
+        self._number_of: dict[Hashable, int] = {}  # of each request in the heap that still waits
+        self._arrivals = 0
 
-    def push(self, one: Waiting) -> None:
+    def push(self, request: WaitingRequest) -> None:
         """A request has arrived."""
-        self._pushed += 1
-        self._alive[one.request] = self._pushed
-        heappush(self._heap, (self._rank(one), self._pushed, one))
+        self._arrivals += 1
+        self._number_of[request.request_id] = self._arrivals
+        heappush(self._heap, (self._rank(request), self._arrivals, request))
 
-    def push_front(self, one: Waiting) -> None:
+    def push_front(self, request: WaitingRequest) -> None:
         """A request was preempted."""
-        self._front.append(one)
+        self._preempted.append(request)
 
-    def peek(self, view: View) -> Waiting | None:
+    def peek(self, view: View) -> WaitingRequest | None:
         """The first of those that wait: any may start."""
-        if self._front:
-            return self._front[-1]
-        heap, alive = self._heap, self._alive
-        while heap and alive.get(heap[0][2].request) != heap[0][1]:
+        if self._preempted:
+            return self._preempted[-1]
+        heap, number_of = self._heap, self._number_of
+        while heap:
+            _, number, request = heap[0]
+            if number_of.get(request.request_id) == number:
+                return request
             heappop(heap)
-        return heap[0][2] if heap else None
+        return None
 
-    def pop(self, view: View) -> Waiting:
+    def pop(self, view: View) -> WaitingRequest:
         """Takes the first out."""
-        one = self.peek(view)
-        assert one is not None
-        if self._front:
-            return self._front.pop()
+        request = self.peek(view)
+        assert request is not None
+        if self._preempted:
+            return self._preempted.pop()
         heappop(self._heap)
-        del self._alive[one.request]
-        return one
+        del self._number_of[request.request_id]
+        return request
 
-    def remove(self, request: Hashable) -> None:
+    def remove(self, request_id: Hashable) -> None:
         """A waiting request was aborted."""
-        if self._alive.pop(request, None) is None:
-            self._front = [one for one in self._front if one.request != request]
+        if self._number_of.pop(request_id, None) is None:
+            self._preempted = [request for request in self._preempted if request.request_id != request_id]
 
     def __len__(self) -> int:
-        return len(self._front) + len(self._alive)
+        return len(self._preempted) + len(self._number_of)
 
-    def __iter__(self) -> Iterator[Waiting]:
-        yield from reversed(self._front)
-        for _, number, one in sorted(self._heap):
-            if self._alive.get(one.request) == number:
-                yield one
+    def __iter__(self) -> Iterator[WaitingRequest]:
+        yield from reversed(self._preempted)
+        for _, number, request in sorted(self._heap):
+            if self._number_of.get(request.request_id) == number:
+                yield request

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
-from policies.core import Order, View, Waiting
+from policies.core import Order, View, WaitingRequest
 from policies.plugin.asked import AskedPolicy
 
 logger = logging.getLogger(__name__)
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 class OrderedQueue:
     """A RequestQueue of vLLM: true while somebody may start now, as long as all that wait.
 
-    `in_flight` counts the output of the request that loses its slot at this moment, tokens still on the way
+    `num_output_tokens` counts the output of the request that loses its slot at this moment, tokens still on the way
     included; None at any other time.
     """
 
@@ -24,13 +24,13 @@ class OrderedQueue:
         self._ask = asked.ask
         self._view = view
         self._requests: dict[Hashable, Any] = {}
-        self.in_flight: int | None = None
+        self.num_output_tokens: int | None = None
 
     def held_back(self) -> bool:
         """Some wait and the order lets nobody start."""
         return bool(self._requests) and self._named() is None
 
-    def _named(self) -> Waiting | None:
+    def _named(self) -> WaitingRequest | None:
         return self._ask("order.peek", self._order.peek, self._view)
 
     def add_request(self, request: Any) -> None:
@@ -41,40 +41,40 @@ class OrderedQueue:
     def prepend_request(self, request: Any) -> None:
         """A request was preempted, or could not start now."""
         self._requests[request.request_id] = request
-        self._ask("order.push_front", self._order.push_front, as_waiting(request, self.in_flight))
+        self._ask("order.push_front", self._order.push_front, as_waiting(request, self.num_output_tokens))
 
     def prepend_requests(self, requests: Iterable[Any]) -> None:
-        """Several of these, the last one to be the first."""
+        """`prepend_request` of each, so that the last one is the first."""
         for request in requests:
             self.prepend_request(request)
 
     def peek_request(self) -> Any:
-        """Who is to start now."""
-        one = self._named()
-        if one is None:
+        """The request that is to start now; IndexError where none may."""
+        named = self._named()
+        if named is None:
             raise IndexError("nobody may start now")
-        return self._requests[one.request]
+        return self._requests[named.request_id]
 
     def pop_request(self) -> Any:
-        """Takes out who starts now."""
-        one = self._ask("order.pop", self._order.pop, self._view)
-        return self._requests.pop(one.request)
+        """Takes out the request that starts now."""
+        named = self._ask("order.pop", self._order.pop, self._view)
+        return self._requests.pop(named.request_id)
 
     def remove_request(self, request: Any) -> None:
-        """A waiting request was aborted."""
+        """A waiting request was aborted; one that does not wait is passed over."""
         if self._requests.pop(request.request_id, None) is not None:
             self._ask("order.remove", self._order.remove, request.request_id)
 
     def remove_requests(self, requests: Iterable[Any]) -> None:
-        """Several of these."""
+        """`remove_request` of each."""
         for request in requests:
             self.remove_request(request)
 
     def __bool__(self) -> bool:
-        one = self._named()
-        if one is None:
+        named = self._named()
+        if named is None:
             return False
-        request = self._requests[one.request]
+        request = self._requests[named.request_id]
         # Its last tokens are on the way from before it was preempted: stock would let others pass it.
         stale = getattr(request, "num_stale_output_tokens", 0) and not getattr(request, "drop_stale_output", False)
         return not stale
@@ -83,17 +83,18 @@ class OrderedQueue:
         return len(self._requests)
 
     def __iter__(self) -> Iterator[Any]:
-        return (self._requests[one.request] for one in self._order)
+        return (self._requests[waiting.request_id] for waiting in self._order)
 
 
-def as_waiting(request: Any, generated: int | None = None) -> Waiting:
+def as_waiting(request: Any, num_output_tokens: int | None = None) -> WaitingRequest:
     """A vLLM request as an admission order sees it; its `out_hint` becomes the bounds of its output.
 
-    `generated` counts its output where some of it is still on the way.
+    `num_output_tokens` counts its output where some of it is still on the way.
     """
     low, high = hint_of(request)
-    had = len(request._output_token_ids) if generated is None else generated
-    return Waiting(request.request_id, request.num_prompt_tokens, had, low, high)
+    if num_output_tokens is None:
+        num_output_tokens = len(request._output_token_ids)
+    return WaitingRequest(request.request_id, request.num_prompt_tokens, num_output_tokens, low, high)
 
 
 def hint_of(request: Any) -> tuple[int | None, int | None]:

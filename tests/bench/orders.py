@@ -16,7 +16,7 @@ from bisect import insort
 from collections.abc import Iterator
 
 from policies.catalog import make_policy, read_policy
-from policies.core import Partial, Policy, Waiting
+from policies.core import PartialPrefill, Policy, WaitingRequest
 
 SLOTS = 256
 POLICIES = (
@@ -63,22 +63,22 @@ class Running:
     def waiting_tokens(self) -> Iterator[int]:
         return iter(())
 
-    def ages(self) -> list[int]:
+    def num_output_tokens(self) -> list[int]:
         return [self.clock - birth for birth in self.births]
 
     def footprints(self) -> list[int]:
         return [self.clock - shift for shift in self.shifts]
 
-    def partials(self) -> list[Partial]:
+    def partial_prefills(self) -> list[PartialPrefill]:
         return []
 
 
-def requests(rng: random.Random, known: bool) -> Iterator[tuple[Waiting, int]]:
+def requests(rng: random.Random, known: bool) -> Iterator[tuple[WaitingRequest, int]]:
     for number in itertools.count():
         output = min(300, 1 + int(rng.lognormvariate(3.5, 1.2)))
         prompt = min(4000, 1 + int(rng.lognormvariate(4.5, 1.2)))
         hint = max(1, round(output * rng.lognormvariate(0, 0.3)))
-        yield Waiting(number, prompt, 0, hint if known else None, 2 * hint if known else None), output
+        yield WaitingRequest(number, prompt, 0, hint if known else None, 2 * hint if known else None), output
 
 
 def measure(text: str, known: bool, waiting: int, admissions: int) -> None:
@@ -89,24 +89,24 @@ def measure(text: str, known: bool, waiting: int, admissions: int) -> None:
     source = requests(random.Random(1), known)
     for one, output in itertools.islice(source, waiting):
         order.push(one)
-        outputs[one.request] = output
+        outputs[one.request_id] = output
     steps, started, spent, idle, worst = 0, 0, 0.0, 0.0, 0.0
-    fresh: list[tuple[Waiting, int]] = []
+    fresh: list[tuple[WaitingRequest, int]] = []
     while started < admissions:
         fresh += itertools.islice(source, SLOTS - len(fresh))
         before = time.process_time()
         policy.plan(view)
-        taken: list[Waiting] = []
+        taken: list[WaitingRequest] = []
         budget = view.token_budget - view.decoding
         while budget > 0 and view.decoding + len(taken) < SLOTS and order.peek(view) is not None:
             one = order.pop(view)
-            budget -= one.prompt_tokens
+            budget -= one.num_prompt_tokens
             order.push(fresh[len(taken)][0])
             taken.append(one)
         took = time.process_time() - before
         for one, (new, output) in zip(taken, fresh, strict=False):
-            view.start(one.prompt_tokens, outputs.pop(one.request))
-            outputs[new.request] = output
+            view.start(one.num_prompt_tokens, outputs.pop(one.request_id))
+            outputs[new.request_id] = output
         del fresh[: len(taken)]
         if taken:
             spent, started = spent + took, started + len(taken)

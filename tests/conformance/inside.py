@@ -19,7 +19,7 @@ from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.request import Request, RequestStatus
 
 from policies import vllm_plugin
-from policies.core import DECODE, MIXED, STEP_COLUMNS, UNLIMITED, Phase, PolicyError, StepPlan, View, Waiting
+from policies.core import DECODE, MIXED, STEP_COLUMNS, UNLIMITED, Phase, PolicyError, StepPlan, View, WaitingRequest
 from policies.online.mixed import Mixed
 from policies.plugin import narrow as plugin_narrow
 from policies.plugin.asked import PolicyFault
@@ -42,8 +42,8 @@ class Erratic(Mixed):
         self.finished: list[int] = []
 
     def plan(self, view: View) -> StepPlan:
-        assert view.prefilling == len(view.partials())
-        assert len(view.ages()) == len(view.footprints()) == view.decoding
+        assert view.prefilling == len(view.partial_prefills())
+        assert len(view.num_output_tokens()) == len(view.footprints()) == view.decoding
         assert len(list(view.waiting_tokens())) == view.waiting
         if not view.decoding:
             return MIXED
@@ -61,35 +61,35 @@ class LongestFirst:
     """The largest `high` first; `hold` lets nobody start."""
 
     def __init__(self) -> None:
-        self.front: list[Waiting] = []
-        self.rest: list[Waiting] = []
-        self.popped: list[Waiting] = []
+        self.front: list[WaitingRequest] = []
+        self.rest: list[WaitingRequest] = []
+        self.popped: list[WaitingRequest] = []
         self.hold = False
 
-    def push(self, one: Waiting) -> None:
-        self.rest.append(one)
-        self.rest.sort(key=lambda waiting: -(waiting.high or 0))
+    def push(self, request: WaitingRequest) -> None:
+        self.rest.append(request)
+        self.rest.sort(key=lambda waiting: -(waiting.hint_high or 0))
 
-    def push_front(self, one: Waiting) -> None:
-        self.front.insert(0, one)
+    def push_front(self, request: WaitingRequest) -> None:
+        self.front.insert(0, request)
 
-    def peek(self, view: View) -> Waiting | None:
+    def peek(self, view: View) -> WaitingRequest | None:
         return None if self.hold else next(iter(self), None)
 
-    def pop(self, view: View) -> Waiting:
-        one = next(iter(self))
-        (self.front or self.rest).remove(one)
-        self.popped.append(one)
-        return one
+    def pop(self, view: View) -> WaitingRequest:
+        request = next(iter(self))
+        (self.front or self.rest).remove(request)
+        self.popped.append(request)
+        return request
 
-    def remove(self, request: Hashable) -> None:
-        self.front = [one for one in self.front if one.request != request]
-        self.rest = [one for one in self.rest if one.request != request]
+    def remove(self, request_id: Hashable) -> None:
+        self.front = [request for request in self.front if request.request_id != request_id]
+        self.rest = [request for request in self.rest if request.request_id != request_id]
 
     def __len__(self) -> int:
         return len(self.front) + len(self.rest)
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[WaitingRequest]:
         return iter([*self.front, *self.rest])
 
 
@@ -188,7 +188,7 @@ class Watched(Replay):
         assert not len(scheduler.waiting)
         assert not len(scheduler.rows.progress)
         assert not scheduler.rows.progress.lagging
-        assert not scheduler.view.partly
+        assert not scheduler.view.partly_prefilled
         assert not scheduler.rows.pending
         assert scheduler.view.free_blocks == scheduler.view.total_blocks
         names = [str(end[0]) for end in self.ends if end[7] == "length"]
@@ -255,14 +255,14 @@ def it_takes_an_order_of_the_policys() -> None:
         job = a_job(5, late)
         job["arrival_steps"] = [0] * 60
         run = watched(Mixed(order), job)
-        first: list[Waiting] = []
+        first: list[WaitingRequest] = []
         for one in order.popped:
-            if one.generated == 0 and one.request not in [other.request for other in first]:
+            if one.num_output_tokens == 0 and one.request_id not in [other.request_id for other in first]:
                 first.append(one)
-        highs = [one.high or 0 for one in first]
+        highs = [one.hint_high or 0 for one in first]
         assert len(highs) == 60
         assert highs == sorted(highs, reverse=True)
-        resumed = [one for one in order.popped if one.generated]
+        resumed = [one for one in order.popped if one.num_output_tokens]
         assert resumed, "no request was preempted and resumed"
         assert sum(end[6] for end in run.ends) + 60 >= len(order.popped)
 
@@ -286,7 +286,7 @@ def it_counts_all_that_wait_though_nobody_may_start() -> None:
     assert len(scheduler.waiting) == 2
     assert not scheduler.waiting
     assert scheduler.has_requests()
-    assert [request.request_id for request in scheduler.waiting] == [str(one.request) for one in order]
+    assert [request.request_id for request in scheduler.waiting] == [str(one.request_id) for one in order]
     told = fails(PolicyFault, scheduler.schedule)
     assert told == ("policy v1 holds 2 requests back at step 0 while nothing can decode: the engine would spin"), told
 
@@ -314,7 +314,7 @@ def it_names_policy_and_step_of_a_fault() -> None:
     assert told.startswith("policy v1 failed at step 0 when told of it: KeyError"), told
 
     class Broken(LongestFirst):
-        def peek(self, view: View) -> Waiting | None:
+        def peek(self, view: View) -> WaitingRequest | None:
             raise IndexError("empty")
 
     told = fails(PolicyFault, lambda: watched(Mixed(Broken()), a_job(1)))
@@ -338,7 +338,7 @@ def it_puts_the_view_back_after_a_failure() -> None:
         run.send(row, 0)
     for _ in range(3):
         output = scheduler.schedule()
-        run.apply(output, scheduler.view.partly.keys() & output.num_scheduled_tokens.keys())
+        run.apply(output, scheduler.view.partly_prefilled.keys() & output.num_scheduled_tokens.keys())
     names = [request.request_id for request in scheduler.running]
     assert len(names) > 1
     stock = scheduler.kv_cache_manager.allocate_slots
@@ -389,7 +389,7 @@ def it_reads_hints() -> None:
         (float("inf"), (None, None)),
     ):
         assert hint_of(request(hint)) == bounds, hint
-    assert as_waiting(request([3, 9])) == Waiting("r", 9, 2, 3, 9)
+    assert as_waiting(request([3, 9])) == WaitingRequest("r", 9, 2, 3, 9)
 
 
 def it_refuses_what_it_does_not_know() -> None:

@@ -141,7 +141,7 @@ class Watching:
             view.prefilling,
             view.decoding,
         )
-        self.views[self.steps] = (counts, list(view.waiting_tokens()), list(view.ages()))
+        self.views[self.steps] = (counts, list(view.waiting_tokens()), list(view.num_output_tokens()))
         return self.policy.plan(view)
 
     def on_steps(self, steps: int, decodes: int, running: int, first_tokens: int) -> None:
@@ -246,7 +246,7 @@ class Case:
         if self.policy == "in arrival order":
             return Watching(Mixed(Ranked(lambda _: 0)))
         if self.policy in ("erratic", "erratic order"):
-            order = Ranked(lambda one: one.prompt_tokens) if self.policy == "erratic order" else None
+            order = Ranked(lambda waiting: waiting.num_prompt_tokens) if self.policy == "erratic order" else None
             return Watching(Erratic(int(dict(self.options)["salt"]), order))
         return Watching(make_policy(self.policy, dict(self.options), self.limits.slots, self.costs))
 

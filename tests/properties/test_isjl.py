@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.core import Order, Partial, Phase, Policy, View, Waiting
-from policies.online.isjl import GuardOptions, Isjl
+from policies.core import Order, PartialPrefill, Phase, Policy, View, WaitingRequest
+from policies.online.guard import GuardOptions
+from policies.online.isjl import Isjl
 from policies.online.mixed import Mixed
 from policies.online.orders import Ranked, expected
 from tests.properties.test_batch import Case, Seeded, case_of, check_conservation, crowded, play
@@ -65,8 +66,8 @@ class Job:
         return self.prompt + self.generated - self.done
 
     @property
-    def waiting(self) -> Waiting:
-        return Waiting(self.name, self.prompt, self.generated, self.low, self.high)
+    def waiting(self) -> WaitingRequest:
+        return WaitingRequest(self.name, self.prompt, self.generated, self.low, self.high)
 
 
 @dataclass(slots=True)
@@ -96,19 +97,19 @@ class Toy:
         return order
 
     def waiting_tokens(self) -> Iterator[int]:
-        return (one.prompt_tokens + one.generated for one in self.order)
+        return (request.num_prompt_tokens + request.num_output_tokens for request in self.order)
 
     def decoders(self) -> list[Job]:
         return [job for job in self.running if not job.left]
 
-    def ages(self) -> list[int]:
+    def num_output_tokens(self) -> list[int]:
         return sorted((job.generated for job in self.decoders()), reverse=True)
 
     def footprints(self) -> list[int]:
         return sorted((job.prompt + job.generated for job in self.decoders()), reverse=True)
 
-    def partials(self) -> list[Partial]:
-        return [Partial(job.left, job.prompt, job.generated) for job in self.running if job.left]
+    def partial_prefills(self) -> list[PartialPrefill]:
+        return [PartialPrefill(job.left, job.prompt, job.generated) for job in self.running if job.left]
 
     def arrive(self, job: Job) -> None:
         self.queued[job.name] = job
@@ -131,7 +132,7 @@ class Toy:
         self.waiting, self.decoding = len(self.queued), len(self.decoders())
         self.prefilling = len(self.running) - self.decoding
         assert len(self.order) == len(self.queued)
-        assert {one.request for one in self.order} == set(self.queued)
+        assert {one.request_id for one in self.order} == set(self.queued)
         view: View = self
         plan = self.policy.plan(view)
         assert plan.phase is not Phase.DECODE or not self.prefilling
@@ -147,8 +148,8 @@ class Toy:
                 break
             assert self.order.peek(view) == named, "asked again, it says the same"
             assert self.order.pop(view) == named
-            assert isinstance(named.request, int)
-            job = self.queued.pop(named.request)
+            assert isinstance(named.request_id, int)
+            job = self.queued.pop(named.request_id)
             self.running.append(job)
             budget -= self.compute(job, budget)
             computing.append(job)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from policies.core import Partial, Phase, Policy, StepCosts
+from policies.core import PartialPrefill, Phase, Policy, StepCosts
 from policies.online.controller import ControlOptions, FixedController, OnlineController
 from policies.online.ebplus import EBPlus
 from policies.online.exclusive import Exclusive
@@ -80,13 +80,13 @@ class AnyView:
     def waiting_tokens(self) -> Iterator[int]:
         return iter(self.queue)
 
-    def ages(self) -> list[int]:
+    def num_output_tokens(self) -> list[int]:
         return sorted((1 + 7 * i % 300 for i in range(self.decoding)), reverse=True)
 
     def footprints(self) -> list[int]:
         return []
 
-    def partials(self) -> list[Partial]:
+    def partial_prefills(self) -> list[PartialPrefill]:
         return []
 
 

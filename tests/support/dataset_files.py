@@ -234,6 +234,21 @@ def lmsys_rows(count: int, seed: int) -> Iterator[dict[str, Any]]:
         yield lmsys_row(number, turns)
 
 
+def say(*turns: tuple[Any, Any]) -> Turns:
+    """The turns of a conversation, each of a role and a content."""
+    return [{"role": role, "content": content} for role, content in turns]
+
+
+def size_bytes(text: str) -> int:
+    """What a tokenizer that counts bytes makes of a text."""
+    return len(text.encode())
+
+
+def turn_bytes(turns: Turns, role: str) -> list[int]:
+    """The lengths of the turns of a role, bytes."""
+    return [size_bytes(turn["content"]) for turn in turns if turn["role"] == role]
+
+
 def sharegpt_turns(*turns: tuple[str, Any]) -> list[dict[str, Any]]:
     """The turns of a conversation as ShareGPT's file has them."""
     return [{"from": role, "value": value} for role, value in turns]

@@ -264,3 +264,9 @@ def driven(
             plan.close()
 
     return uvloop.run(main())
+
+
+# How a good answer ends, a millisecond in ns, and a server that answers well.
+FINE = ("length", None)
+MS = 1_000_000
+answer_well = answers(streamed(good()))

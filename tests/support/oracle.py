@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from harness.profiles.cost import CostModel
 from harness.simulate.limits import EngineLimits
-from policies.core import Partial, Phase, Policy, PolicyState, StepPlan, Waiting
+from policies.core import PartialPrefill, Phase, Policy, PolicyState, StepPlan, WaitingRequest
 from workloads.core.stream import Stream
 from workloads.lengths.hints import Hints
 
@@ -152,19 +152,19 @@ class Oracle:
 
     def waiting_tokens(self) -> Iterator[int]:
         if self.policy.order is not None:
-            return iter([one.prompt_tokens + one.generated for one in self.policy.order])
+            return iter([request.num_prompt_tokens + request.num_output_tokens for request in self.policy.order])
         return iter([request.context for request in self.queue])
 
-    def ages(self) -> list[int]:
+    def num_output_tokens(self) -> list[int]:
         return sorted((request.output for request in self.running if not request.prefilling), reverse=True)
 
     def footprints(self) -> list[int]:
         held = (request for request in self.running if not request.prefilling)
         return sorted((request.prompt + request.output for request in held), reverse=True)
 
-    def partials(self) -> list[Partial]:
+    def partial_prefills(self) -> list[PartialPrefill]:
         held = (request for request in self.running if request.prefilling)
-        return [Partial(request.context - request.computed, request.prompt, request.output) for request in held]
+        return [PartialPrefill(request.context - request.computed, request.prompt, request.output) for request in held]
 
     # The run.
 
@@ -264,11 +264,11 @@ class Oracle:
             if self.policy.order is not None:
                 self.policy.order.push(self.as_waiting(request))
 
-    def as_waiting(self, request: Request) -> Waiting:
+    def as_waiting(self, request: Request) -> WaitingRequest:
         if self.hints is None:
-            return Waiting(request.row, request.prompt, request.output)
+            return WaitingRequest(request.row, request.prompt, request.output)
         low, high = int(self.hints.low[request.row]), int(self.hints.high[request.row])
-        return Waiting(request.row, request.prompt, request.output, low, high)
+        return WaitingRequest(request.row, request.prompt, request.output, low, high)
 
     def first_waiting(self) -> Request | None:
         """Who is to start next; None where the policy's order names nobody."""
@@ -278,7 +278,7 @@ class Oracle:
         if named is None:
             self.counts.held_back += 1
             return None
-        request = next(one for one in self.queue if one.row == named.request)
+        request = next(one for one in self.queue if one.row == named.request_id)
         assert named == self.as_waiting(request)
         return request
 
@@ -368,7 +368,7 @@ class Oracle:
                 self.counts.watermark_held += 1
                 break
             if self.policy.order is not None:
-                assert self.policy.order.pop(self).request == request.row
+                assert self.policy.order.pop(self).request_id == request.row
             self.queue.remove(request)
             self.running.append(request)
             request.to_prefill = request.context

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.core.errors import UserError
+from harness.runs.run import load_run
 from workloads.core.errors import WorkloadError
 
 
@@ -20,4 +23,13 @@ def refusal(what: Callable[[], Any]) -> str:
     line = str(caught.value)
     assert line.isprintable()
     assert len(line) < 600
+    return line
+
+
+def run_refusal(path: Path, what: Callable[[Path], Any] = load_run) -> str:
+    """The one printable line with which a run's directory is refused."""
+    with pytest.raises(UserError) as caught:
+        what(path)
+    line = str(caught.value)
+    assert line.isprintable()
     return line

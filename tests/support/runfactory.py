@@ -151,3 +151,16 @@ def write_toy(out: Path, *, policy: str = "fcfs", seed: int = 0, repeat: int = 0
     requests, steps = toy_run(n, seed, **toy)
     spec = dataclasses.replace(SPEC, policy=policy, seed=seed, repeat=repeat)
     return write_run(out, requests, steps, spec=spec)
+
+
+def faster(out: Path, repeats: int, speed: float = 1.1) -> tuple[list[Path], list[Path]]:
+    """Two arms of toy runs under `out`, the second of which takes its steps `speed` times as fast."""
+    a, b = [], []
+    for repeat in range(repeats):
+        common: dict[str, Any] = {"seed": repeat, "repeat": repeat, "stream_seed": 100 + repeat}
+        a.append(write_toy(out, policy="fcfs", **common))
+        # The same trace, other noise in the step times.
+        requests, steps = toy_run(200, 50 + repeat, stream_seed=100 + repeat, speed=speed)
+        spec = dataclasses.replace(SPEC, policy="eb:k=4", seed=repeat, repeat=repeat)
+        b.append(write_run(out, requests, steps, spec=spec))
+    return a, b

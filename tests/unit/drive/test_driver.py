@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import ssl
-import subprocess
-import time
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
-from harness.core.errors import UserError
-from harness.drive.clock import Alarm, Clock
+from harness.drive.clock import Clock
 from harness.drive.driver import Driver
-from harness.drive.endpoint import Endpoint, key_from
 from harness.drive.plan import busiest
-from harness.drive.pool import StartError
 from harness.drive.settings import Settings
 from tests.support.drive_servers import (
+    FINE,
+    MS,
     STREAM_HEAD,
     TOKENS,
     Request,
     Server,
+    answer_well,
     answers,
     chunk,
     delta,
@@ -35,10 +30,6 @@ from tests.support.drive_servers import (
     streamed,
     usage,
 )
-
-FINE = ("length", None)
-MS = 1_000_000
-answer_well = answers(streamed(good()))
 
 
 def all_at_once(count: int) -> Callable[[Request], object]:
@@ -155,70 +146,6 @@ def test_a_large_body_goes_out_whole() -> None:
     assert driven(check, plan_of(3, body=b" " * 3_000_000)).ends == [FINE] * 3
 
 
-class _FarClock(Clock):
-    """A clock that is elsewhere and runs a millisecond a look; its alarms ring at once, as if they were early."""
-
-    def __init__(self) -> None:
-        self.looks = 0
-
-    def now_ns(self) -> int:
-        self.looks += 1
-        return 10**15 + self.looks * MS
-
-    def alarm(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> Alarm:
-        class Eager:
-            def set(self, at_ns: int) -> None:
-                loop.call_soon(ring)
-
-            def close(self) -> None:
-                pass
-
-        return Eager()
-
-
-def test_every_time_is_the_clocks() -> None:
-    done = driven(answer_well, plan_of(4, due_ns=[0, 30 * MS, 30 * MS, 90 * MS]), clock=_FarClock())
-    assert done.ends == [FINE] * 4
-    start = done.results[0].due_ns
-    for one in done.results:
-        assert one.sent_ns is not None
-        assert one.done_ns is not None
-        times = [one.due_ns, one.sent_ns, *one.stamps, one.done_ns]
-        assert all(time_ns % MS == 0 and time_ns > 10**15 for time_ns in times)
-        assert times == sorted(times)
-    assert [one.due_ns - start for one in done.results] == [0, 30 * MS, 30 * MS, 90 * MS]
-
-
-def test_steps_of_the_wall_clock_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = iter(range(1_000_000))
-    monkeypatch.setattr(time, "time", lambda: 1e9 * (-1) ** next(steps))
-    monkeypatch.setattr(time, "time_ns", lambda: 10**18 * (-1) ** next(steps))
-    done = driven(answer_well, plan_of(5, due_ns=[i * MS for i in range(5)]))
-    assert done.ends == [FINE] * 5
-    assert all(0 <= (one.done_ns or 0) - one.due_ns < 20_000 * MS for one in done.results)
-
-
-def test_the_fallback_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.platform", "other")
-    assert driven(answer_well, plan_of(5, due_ns=[i * MS for i in range(5)])).ends == [FINE] * 5
-
-
-def test_each_request_says_who_it_is_and_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_KEY", "sk-very-secret")
-    echo = plain("401 No", b'{"error":{"message":"bad key sk-very-secret"}}')
-    done = driven(answers(echo), plan_of(1, id=["né\r\nX: 1"]), key=key_from("MY_KEY"), headers={"X-Team": "a"})
-    request = done.server.requests[0]
-    assert request.header(b"authorization") == "Bearer sk-very-secret"
-    assert request.header(b"x-request-id") == "n___X:_1"
-    assert request.header(b"accept-encoding") == "identity"
-    assert request.header(b"x-team") == "a"
-    assert request.head.startswith(b"POST /v1/completions HTTP/1.1\r\n")
-    assert done.results[0].error == "http_401: bad key [key]"
-    monkeypatch.delenv("MY_KEY")
-    with pytest.raises(UserError, match="MY_KEY"):
-        key_from("MY_KEY")
-
-
 def test_chat_with_roles_reasoning_and_tools() -> None:
     calls = {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": ""}}]}
     parts = [delta({"role": "assistant", "content": ""}), delta({"reasoning_content": "hm"}), delta(calls)]
@@ -248,68 +175,6 @@ def test_an_early_role_event_starts_no_clock() -> None:
 
     done = driven(early, plan_of(1), during=wait)
     assert done.results[0].stamps[0] > seen[0]
-
-
-def test_ipv6() -> None:
-    try:
-        done = driven(answer_well, plan_of(2), host="::1")
-    except OSError:
-        pytest.skip("this machine has no IPv6")
-    assert done.ends == [FINE] * 2
-    assert done.server.requests[0].header(b"host").startswith("[::1]:")
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """An authority of its own for 127.0.0.1: certificate and key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl makes the certificate, and is not here")
-    directory = tmp_path_factory.mktemp("tls")
-    pem, key = directory / "ca.pem", directory / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(pem), "-keyout", str(key)]
-    subprocess.run(command, check=True, capture_output=True)
-    return pem, key
-
-
-def test_tls_with_a_private_authority(certificate: tuple[Path, Path]) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
-    done = driven(answer_well, plan_of(3), server_tls=context, ca_file=str(certificate[0]))
-    assert done.ends == [FINE] * 3
-    assert done.driver.connections == 1
-    with pytest.raises(StartError, match="tls: "):
-        driven(answer_well, plan_of(1), server_tls=context)
-
-
-def test_a_proxy_variable_is_not_followed_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    assert driven(answer_well, plan_of(1)).ends == [FINE]
-    assert Endpoint("http://127.0.0.1").notes() == ["http_proxy: set, and not used: requests go to 127.0.0.1 directly"]
-
-
-@pytest.mark.parametrize(
-    "url", ["127.0.0.1:8000", "ftp://x", "http://", "http://x:99999", "http://a:b@x", "http://x?y"]
-)
-def test_a_url_that_is_none(url: str) -> None:
-    with pytest.raises(UserError, match="--url"):
-        Endpoint(url)
-
-
-@pytest.mark.parametrize(
-    ("url", "path"),
-    [("http://x", "/v1/completions"), ("http://x/v1/", "/v1/completions"), ("http://x/a", "/a/v1/completions")],
-)
-def test_the_url_may_end_in_v1(url: str, path: str) -> None:
-    assert Endpoint(url).path == path
-
-
-def test_secrets_show_nowhere_and_headers_stay_one_line() -> None:
-    assert "sk-" not in repr(Endpoint("http://x", key="sk-1", headers={"A": "sk-2"}))
-    with pytest.raises(UserError):
-        Endpoint("http://x", key="a\r\nb")
-    with pytest.raises(UserError):
-        Endpoint("https://x", ca_file="/nowhere.pem").context()
 
 
 def test_the_busiest_window() -> None:

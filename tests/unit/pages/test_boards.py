@@ -15,10 +15,11 @@ from scipy import stats
 from harness.pages.boards import KINDS, Board, MetricMean, board_key
 from harness.pages.glance import Glance, GlanceAnswer, glance
 from harness.pages.index import superseded
-from harness.pages.numbers import gpu_name, load_words
+from harness.pages.numbers import load_words
 from harness.pages.pareto import ParetoPoint, pareto_chart, with_front
 from harness.pages.reported import ReportedChange, reported_changes
 from harness.pages.site import Site
+from harness.runs.run import gpu_name
 from tests.support.runfactory import SPEC, toy_run, write_run
 from tests.support.sitefactory import only_board, site_of
 

@@ -14,7 +14,7 @@ from harness.simulate.batch import BatchLoop
 from harness.simulate.limits import EngineLimits
 from harness.simulate.rows import Rows
 from policies.catalog import make_policy
-from policies.core import MIXED, Partial, Phase, StepCosts, StepPlan
+from policies.core import MIXED, PartialPrefill, Phase, StepCosts, StepPlan
 from policies.online.controller import ControlOptions, OnlineController
 from policies.online.ebplus import EBPlus
 from policies.online.threshold import crossover
@@ -43,13 +43,13 @@ class Counts:
     def waiting_tokens(self) -> Iterator[int]:
         return iter(self.queue)
 
-    def ages(self) -> list[int]:
+    def num_output_tokens(self) -> list[int]:
         return list(range(self.decoding, 0, -1))
 
     def footprints(self) -> list[int]:
         return []
 
-    def partials(self) -> list[Partial]:
+    def partial_prefills(self) -> list[PartialPrefill]:
         return []
 
 

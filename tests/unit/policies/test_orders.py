@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from policies.core import DECODE, MIXED, Partial, Phase, Waiting
-from policies.online.isjl import Guarded, GuardOptions, Isjl
+from policies.core import DECODE, MIXED, PartialPrefill, Phase, WaitingRequest
+from policies.online.guard import GuardOptions
+from policies.online.guarded_queue import GuardedQueue
+from policies.online.isjl import Isjl
 from policies.online.orders import Ranked, expected
 
 
@@ -18,7 +20,7 @@ class Batch:
     """What runs: (prompt, output so far) of each request that decodes, and those still prefilled."""
 
     held: list[tuple[int, int]] = field(default_factory=list)
-    parts: list[Partial] = field(default_factory=list)
+    parts: list[PartialPrefill] = field(default_factory=list)
     slots: int = 4
     token_budget: int = 1000
     block_size: int = 16
@@ -35,32 +37,34 @@ class Batch:
     def waiting_tokens(self) -> Iterator[int]:
         return iter(())
 
-    def ages(self) -> list[int]:
+    def num_output_tokens(self) -> list[int]:
         return sorted((age for _, age in self.held), reverse=True)
 
     def footprints(self) -> list[int]:
         return sorted((prompt + age for prompt, age in self.held), reverse=True)
 
-    def partials(self) -> list[Partial]:
+    def partial_prefills(self) -> list[PartialPrefill]:
         return self.parts
 
 
-def started(order: Guarded, view: Batch) -> list[object]:
+def started(order: GuardedQueue, view: Batch) -> list[object]:
     """Who starts in the next step, in order, were there no other limits."""
     order.look(view)
-    return [order.pop(view).request for _ in iter(lambda: order.peek(view) is not None, False)]
+    return [order.pop(view).request_id for _ in iter(lambda: order.peek(view) is not None, False)]
 
 
-def job(name: str, high: int | None = None, prompt: int = 1, generated: int = 0) -> Waiting:
-    return Waiting(name, prompt, generated, high, high)
+def job(name: str, high: int | None = None, prompt: int = 1, generated: int = 0) -> WaitingRequest:
+    return WaitingRequest(name, prompt, generated, high, high)
 
 
-def guarded(alpha: int, *jobs: Waiting, preempted: tuple[Waiting, ...] = (), **options: object) -> Guarded:
-    order = Guarded(GuardOptions(alpha, **options))  # type: ignore[arg-type]
-    for one in jobs:
-        order.push(one)
-    for one in preempted:
-        order.push_front(one)
+def guarded(
+    alpha: int, *jobs: WaitingRequest, preempted: tuple[WaitingRequest, ...] = (), **options: object
+) -> GuardedQueue:
+    order = GuardedQueue(GuardOptions(alpha, **options))  # type: ignore[arg-type]
+    for request in jobs:
+        order.push(request)
+    for request in preempted:
+        order.push_front(request)
     return order
 
 
@@ -74,12 +78,12 @@ def test_ranked_goes_by_rank_then_arrival_and_preempted_ones_go_first() -> None:
     order.remove("q")
     assert len(order) == 5
     expected_order = ["p", "b", "d", "a", "c"]
-    assert [one.request for one in order] == expected_order
-    assert [order.pop(view).request for _ in range(5)] == expected_order
+    assert [one.request_id for one in order] == expected_order
+    assert [order.pop(view).request_id for _ in range(5)] == expected_order
     assert order.peek(view) is None
     order.push(job("e", 7))  # aborted once, sent again
     order.push(job("f", 6))
-    assert [order.pop(view).request for _ in range(2)] == ["f", "e"]
+    assert [order.pop(view).request_id for _ in range(2)] == ["f", "e"]
 
 
 @pytest.mark.parametrize(("oldest", "starts"), [(9, ["a"]), (10, ["a"]), (11, [])])
@@ -111,14 +115,14 @@ def test_a_prompt_that_others_leaving_would_hasten_is_held_against_the_fewest_st
 
 
 def test_what_a_half_computed_prompt_leaves_of_the_budget_is_all_there_is() -> None:
-    part = Partial(left=7, prompt_tokens=50, generated=0)
+    part = PartialPrefill(tokens_left=7, num_prompt_tokens=50, num_output_tokens=0)
     order = guarded(100, job("a", 5, 3), job("b", 4, 3))
     assert started(order, Batch([(1, 1)], [part], token_budget=8)) == []
     assert started(order, Batch([(1, 1)], [part], token_budget=9)) == ["a"]
 
 
 def test_a_half_computed_prompt_counts_as_running() -> None:
-    part = Partial(left=2, prompt_tokens=50, generated=30)
+    part = PartialPrefill(tokens_left=2, num_prompt_tokens=50, num_output_tokens=30)
     assert started(guarded(10, job("a", 5)), Batch([], [part])) == []
     assert started(guarded(30, job("a", 5)), Batch([], [part])) == ["a"]
 
@@ -132,7 +136,7 @@ def test_the_kv_footprint_is_guarded_on_both_sides(prompt: int, starts: list[str
 def test_those_that_start_together_are_held_against_each_other() -> None:
     order = guarded(20, job("a", 9, 100), job("b", 8, 121), job("c", 7, 79), job("d", 6, 115), kv=True)
     assert started(order, Batch()) == ["a", "d"]
-    assert [one.request for one in order] == ["b", "c"]
+    assert [one.request_id for one in order] == ["b", "c"]
 
 
 def test_exclusive_prefill_lets_nobody_advance_meanwhile() -> None:
@@ -161,11 +165,11 @@ def test_a_leader_starts_when_its_short_has_ended_and_goes_back_when_it_is_too_l
         assert started(order, Batch(slots=2)) == ["l1", "s"]
         order.clock = oldest
         assert started(order, Batch([(1, oldest)], slots=2)) == starts
-        assert [one.request for one in order] == ([] if starts else ["l2"])
+        assert [one.request_id for one in order] == ([] if starts else ["l2"])
 
 
 def test_who_is_overdue_goes_first_and_lets_nobody_past() -> None:
-    def waiting() -> Guarded:
+    def waiting() -> GuardedQueue:
         order = guarded(10, job("old", 1), max_wait=50)
         order.clock = 50
         order.push(job("new", 99))
@@ -202,7 +206,7 @@ def test_ljf_takes_the_longest_together_and_nobody_beside_them() -> None:
         policy.order.push(one)
     view = Batch(slots=2)
     assert policy.plan(view).phase is Phase.PREFILL
-    assert [policy.order.pop(view).request for _ in range(2)] == ["b", "c"]
+    assert [policy.order.pop(view).request_id for _ in range(2)] == ["b", "c"]
     assert policy.plan(Batch([(1, 1)], slots=2)).phase is Phase.PREFILL, "the fill may go on before anyone decodes"
     assert policy.plan(Batch([(1, 2)], slots=2)) is DECODE
     assert Isjl(GuardOptions(5)).plan(view) is MIXED

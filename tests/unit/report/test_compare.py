@@ -9,15 +9,11 @@ import numpy as np
 import pytest
 
 from harness.core.errors import UserError
-from harness.core.records import REQUESTS, STEPS
 from harness.core.runspec import RunSpec
-from harness.measure.estimate import within_run_ratio
-from harness.measure.measured import measure
 from harness.report.arms import arms_of, with_baseline
-from harness.report.comparison import BETTER, NO_DIFFERENCE, WORSE, Comparison, compare
-from harness.report.fail_on import parse_fail_on
+from harness.report.comparison import BETTER, NO_DIFFERENCE, WORSE, compare
 from harness.runs.run import load_run
-from tests.support.runfactory import SPEC, request, table_of, toy_run, write_run, write_toy
+from tests.support.runfactory import SPEC, faster, request, toy_run, write_run, write_toy
 
 
 def test_a_run_against_itself_shows_no_difference(tmp_path: Path) -> None:
@@ -26,18 +22,6 @@ def test_a_run_against_itself_shows_no_difference(tmp_path: Path) -> None:
     assert found.differences == {}
     for row in found.metrics.values():
         assert (row.ratio, row.low, row.high, row.p, row.word) == (1.0, 1.0, 1.0, 1.0, NO_DIFFERENCE), row
-
-
-def faster(out: Path, repeats: int, speed: float = 1.1) -> tuple[list[Path], list[Path]]:
-    a, b = [], []
-    for repeat in range(repeats):
-        common: dict[str, Any] = {"seed": repeat, "repeat": repeat, "stream_seed": 100 + repeat}
-        a.append(write_toy(out, policy="fcfs", **common))
-        # The same trace, other noise in the step times.
-        requests, steps = toy_run(200, 50 + repeat, stream_seed=100 + repeat, speed=speed)
-        spec = dataclasses.replace(SPEC, policy="eb:k=4", seed=repeat, repeat=repeat)
-        b.append(write_run(out, requests, steps, spec=spec))
-    return a, b
 
 
 def test_ten_percent_faster_is_better_within_one_run(tmp_path: Path) -> None:
@@ -216,118 +200,6 @@ def test_zeros_have_no_ratio(tmp_path: Path) -> None:
     row = compare([a], [b]).metrics["send_lag_s"]
     assert (row.a, row.ratio, row.p) == (0.0, None, None)
     assert row.word == NO_DIFFERENCE
-
-
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    return compare(*faster(tmp_path_factory.mktemp("runs"), 1))
-
-
-@pytest.mark.parametrize(
-    ("condition", "fails"),
-    [
-        ("output_throughput<-5%", False),
-        ("output_throughput>5%", True),
-        ("output_throughput > +5 %", True),
-        ("output_throughput>=100%", False),
-        ("itl_s<-5%", True),
-        ("itl_s.mean<-5%", True),
-        ("itl_s.p99>10%", False),
-    ],
-)
-def test_fail_on(compared: Comparison, condition: str, fails: bool) -> None:
-    why = parse_fail_on(condition).failure(compared)
-    assert (why is not None) == fails
-    if why:
-        assert condition in why
-
-
-@pytest.mark.parametrize("text", ["", "output_throughput", "output_throughput<-5", "speed<-5%", "ttft_s.p42>1%", "<5%"])
-def test_fail_on_says_how_it_is_written(text: str) -> None:
-    with pytest.raises(UserError, match="such as"):
-        parse_fail_on(text)
-
-
-def test_fail_on_a_metric_that_is_not_there(compared: Comparison) -> None:
-    with pytest.raises(UserError, match="no goodput"):
-        parse_fail_on("goodput<-5%").failure(compared)
-
-
-def test_fail_on_fails_where_nothing_could_be_compared(tmp_path: Path) -> None:
-    requests, steps = toy_run(60)
-    a = write_run(tmp_path, requests, steps)
-    b = write_run(tmp_path, requests, steps, spec=dataclasses.replace(SPEC, policy="b"), status="failed", reason="x")
-    why = parse_fail_on("output_throughput<-5%").failure(compare([a], [b]))
-    assert why is not None
-    assert "INVALID" in why
-
-
-def test_equal_arms_are_seldom_told_apart(tmp_path: Path) -> None:
-    trials, rows, told = 40, 0, 0
-    for trial in range(trials):
-        pair = []
-        for arm in range(2):
-            requests, steps = toy_run(120, 1000 * arm + trial, stream_seed=trial, mean_output=10)
-            spec = dataclasses.replace(SPEC, policy=f"p{arm}", seed=trial)
-            pair.append(write_run(tmp_path, requests, steps, spec=spec))
-        found = compare(pair[:1], pair[1:])
-        for name in ("output_throughput", "request_throughput", "ttft_s", "itl_s", "tpot_s", "e2el_s"):
-            rows += 1
-            told += found.metrics[name].word != NO_DIFFERENCE
-    assert told / rows <= 0.10, f"{told} of {rows} rows claim a difference between equal arms"
-
-
-def test_percentiles_of_equal_arms_are_seldom_told_apart(tmp_path: Path) -> None:
-    trials, compared_rows, told = 60, 0, 0
-    for trial in range(trials):
-        pair = []
-        lengths = np.random.default_rng([trial, 0]).lognormal(0, 0.5, 600)
-        for arm in range(2):
-            noise = np.random.default_rng([trial, 1, arm]).lognormal(0, 0.3, 600)
-            rows = [
-                request(row, at=row * 0.1, first_token_s=row * 0.1 + 0.1 * float(lengths[row] * noise[row]))
-                for row in range(600)
-            ]
-            for one in rows:
-                one["token_gaps_s"] = [0.1]
-                one["last_token_s"] = one["done_s"] = one["first_token_s"] + 0.1
-            spec = dataclasses.replace(SPEC, policy=f"p{arm}", seed=trial, engine="vllm", arrival="poisson:rate=10")
-            pair.append(write_run(tmp_path, rows, spec=spec, kind="measured"))
-        found = compare(pair[:1], pair[1:])
-        thin = found.metrics["ttft_s.p99"]
-        assert (thin.low, thin.p, thin.word) == (None, None, NO_DIFFERENCE)
-        for name in ("ttft_s.p50", "ttft_s.p90", "ttft_s.p95"):
-            compared_rows += 1
-            told += found.metrics[name].word != NO_DIFFERENCE
-    assert told / compared_rows <= 0.10, f"{told} of {compared_rows}"
-
-
-def test_a_run_of_few_stays_gives_latencies_no_interval(tmp_path: Path) -> None:
-    pair = []
-    for arm in range(2):
-        requests, steps = toy_run(200, arm, stream_seed=0, concurrency=100)
-        pair.append(write_run(tmp_path, requests, steps, spec=dataclasses.replace(SPEC, policy=f"p{arm}")))
-    found = compare(pair[:1], pair[1:])
-    assert "use --repeat" in found.notes[0]
-    assert (found.metrics["ttft_s"].low, found.metrics["ttft_s"].word) == (None, NO_DIFFERENCE)
-    assert found.metrics["output_throughput"].low is not None
-
-
-@pytest.mark.parametrize(("n", "concurrency"), [(400, 64), (400, 8)])
-def test_rates_of_equal_arms_are_seldom_told_apart_however_few_stays(n: int, concurrency: int) -> None:
-    told = 0
-    for trial in range(60):
-        arms_ = []
-        for arm in range(2):
-            requests, steps = toy_run(n, 1000 * arm + trial, stream_seed=trial, concurrency=concurrency)
-            arms_.append(measure(table_of(REQUESTS, requests), table_of(STEPS, steps), SPEC, True))
-        left, right = (one.rates["output_throughput"] for one in arms_)
-        assert left is not None
-        assert right is not None
-        ratio = within_run_ratio(left, right, paired=True)
-        assert ratio is not None
-        told += ratio.p < 0.05
-    assert told / 60 <= 0.10
 
 
 def test_every_refusal_is_one_readable_line(tmp_path: Path) -> None:

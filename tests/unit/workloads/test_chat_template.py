@@ -30,12 +30,8 @@ def folder(tmp_path: Path) -> Path:
     return write_model(tmp_path / "model", CHAT)
 
 
-def say(*turns: tuple[str, str]) -> made.Turns:
-    return [{"role": role, "content": content} for role, content in turns]
-
-
 def render(folder: Path, *turns: tuple[str, str]) -> str:
-    return load_template(str(folder), "").render(say(*turns), "here")
+    return load_template(str(folder), "").render(made.say(*turns), "here")
 
 
 def test_messages_are_rendered_as_the_template_says(folder: Path) -> None:
@@ -139,11 +135,11 @@ def test_a_template_that_misbehaves_is_one_line(tmp_path: Path, template: str) -
 
 
 TALKS = (
-    say(("user", "one"), ("assistant", "first answer"), ("user", "two"), ("assistant", "naïve"), ("user", "three"))
-    + say(("assistant", "last")),
-    say(("user", "unanswered")),
-    say(("system", "S"), ("user", "alone"), ("assistant", "yes")),
-    say(("assistant", "early"), ("user", "a"), ("user", "b"), ("assistant", "c"), ("User", "d"), ("gpt", "e")),
+    made.say(("user", "one"), ("assistant", "first answer"), ("user", "two"), ("assistant", "naïve"), ("user", "three"))
+    + made.say(("assistant", "last")),
+    made.say(("user", "unanswered")),
+    made.say(("system", "S"), ("user", "alone"), ("assistant", "yes")),
+    made.say(("assistant", "early"), ("user", "a"), ("user", "b"), ("assistant", "c"), ("User", "d"), ("gpt", "e")),
 )
 
 

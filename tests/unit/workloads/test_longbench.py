@@ -20,10 +20,6 @@ Load = Callable[..., Trace]
 WHOLE = {"chunk_max": 0, "forced": 0, "output_cap": 0}
 
 
-def size(text: str) -> int:
-    return len(text.encode())
-
-
 def records(count: int, seed: int, low: int = 1500, high: int = 4000) -> list[dict[str, Any]]:
     draw = random.Random(seed)
     return [made.longbench_v2_row(i, made.words(draw, low, high), made.words(draw, 5, 20)) for i in range(count)]
@@ -56,7 +52,7 @@ def test_v2_whole_is_context_question_and_choices(tmp_path: Path, load: Load) ->
     rows = records(5, seed=1)
     (tmp_path / "data.json").write_text(json.dumps(rows, indent=2, ensure_ascii=False), encoding="utf-8")
     trace = load("longbench", tmp_path / "data.json", **WHOLE)
-    assert trace.prompt_tokens.tolist() == [size(row["context"] + question(row)) for row in rows]
+    assert trace.prompt_tokens.tolist() == [made.size_bytes(row["context"] + question(row)) for row in rows]
     assert trace.output_tokens.tolist() == [1] * 5
     assert trace.ids == tuple(f"{i}-0" for i in range(5))
     assert trace.session is None
@@ -81,10 +77,10 @@ def test_chunks_lie_in_the_published_range_and_cover_the_contexts(tmp_path: Path
     for name, length in zip(trace.ids, trace.prompt_tokens.tolist(), strict=True):
         record, chunk = map(int, name.split("-"))
         assert chunk == sum(1 for other in trace.ids[: trace.ids.index(name)] if other.startswith(f"{record}-"))
-        tokens[record] += length - size(question(rows[record]))
+        tokens[record] += length - made.size_bytes(question(rows[record]))
     short = trace.source["skipped"].get("last piece of a context, too short", 0)
     assert 0 < short < 8
-    lost = [size(row["context"]) - tokens[i] for i, row in enumerate(rows)]
+    lost = [made.size_bytes(row["context"]) - tokens[i] for i, row in enumerate(rows)]
     # What is missing is the last piece, too short for a prompt of 1000.
     assert sum(1 for one in lost if one) == short
     assert all(0 <= one < 1000 for one in lost)
@@ -119,8 +115,8 @@ def test_v1_from_its_zip_a_folder_and_parquet(tmp_path: Path, load: Load) -> Non
         return f"{row['context']}{asked}\n\nAnswer:"
 
     trace = load("longbench", archive, **WHOLE)
-    assert trace.prompt_tokens.tolist() == [size(prompt(row)) for row in plain]
-    assert trace.output_tokens.tolist() == [size(row["answers"][0]) for row in plain]
+    assert trace.prompt_tokens.tolist() == [made.size_bytes(prompt(row)) for row in plain]
+    assert trace.output_tokens.tolist() == [made.size_bytes(row["answers"][0]) for row in plain]
     assert trace.source["data_set"] == "THUDM/LongBench"
     assert trace.source["records_read"] == 2 + 3 + 5
     folder = tmp_path / "unpacked"
@@ -135,7 +131,9 @@ def test_v1_from_its_zip_a_folder_and_parquet(tmp_path: Path, load: Load) -> Non
     assert load("longbench", mirror, **WHOLE).digest == trace.digest
     for path in (archive, folder, mirror):
         two = load("longbench", path, tasks="hotpotqa_e/qasper", **WHOLE)
-        assert two.prompt_tokens.tolist() == [size(prompt(row)) for row in held["hotpotqa_e"] + held["qasper"]]
+        assert two.prompt_tokens.tolist() == [
+            made.size_bytes(prompt(row)) for row in held["hotpotqa_e"] + held["qasper"]
+        ]
         assert two.source["tasks"] == ["hotpotqa_e", "qasper"]
         line = refusal(lambda path=path: load("longbench", path, tasks="qaspr", **WHOLE))  # type: ignore[misc]
         assert line == "longbench: there is no task qaspr: found are gov_report, hotpotqa, hotpotqa_e, qasper"
@@ -207,7 +205,7 @@ def test_prompts_are_cut_from_the_text_where_the_tokens_are(tmp_path: Path, load
         workload = canonical_workload("longbench", given)
         prompts = [str(one) for one in DatasetPrompts(trace, dataset_texts(workload, "")).texts(range(len(trace)))]
         # The tokenizer counts bytes, so the lengths are exact.
-        assert [size(prompt) for prompt in prompts] == trace.prompt_tokens.tolist()
+        assert [made.size_bytes(prompt) for prompt in prompts] == trace.prompt_tokens.tolist()
         assert trace.ids is not None
         for name, prompt in zip(trace.ids, prompts, strict=True):
             row = rows[int(name.split("-")[0])]
