@@ -25,11 +25,10 @@ from harness.report.document import is_twin, kind_words
 from harness.report.reader import RunReader
 from harness.report.sentences import shown_word
 from harness.runs.run import gpu_name
+from harness.runs.schema import KINDS
 
 # The arm that a change is held against, the first of these that the board has.
 BASELINES = ("v1", "stock", "v0")
-# Measured before the rest: what was timed comes before what was computed or only told.
-KINDS = ("measured", "emulated", "simulated", "reported")
 # Runs of a board that stay in memory while its arms are held against each other.
 REMEMBERED = 24
 # Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.

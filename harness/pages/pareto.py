@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.pages.boards import KINDS, Arm, Board
+from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series
 from harness.pages.facets import ranked_arms
 from harness.pages.numbers import load_words
 from harness.runs.run import gpu_name
+from harness.runs.schema import KINDS
 
 # A number that nobody measured has an open mark.
 FILLED = "measured"

@@ -93,7 +93,7 @@ def check(results: Path, paths: Sequence[Path] = (), now: datetime | None = None
 
 
 def _problems_of(published: PublishedRun, results: Path, latest: datetime) -> Iterator[Problem]:
-    """What is wrong with a run, and what no fault foresaw."""
+    """What is wrong with a run; an error that nobody foresaw is a fault of its files, too."""
     try:
         for why in _faults(published.run, published.where, latest):
             yield Problem(published.where, error_line(UserError(why), results))
@@ -103,24 +103,24 @@ def _problems_of(published: PublishedRun, results: Path, latest: datetime) -> It
 
 def _within(results: Path, path: Path) -> str:
     """A path given, as it is under `results`."""
-    root, here = results.resolve(), path.absolute()
-    if not os.path.lexists(here):
+    root, place = results.resolve(), path.absolute()
+    if not os.path.lexists(place):
         raise UserError(f"{path}: not there")
     # A link is judged by where it stands, not by what it leads to.
-    here = here.parent.resolve() / here.name if here.name != ".." else here.resolve()
-    if here != root and root not in here.parents:
+    place = place.parent.resolve() / place.name if place.name != ".." else place.resolve()
+    if place != root and root not in place.parents:
         raise UserError(f"{path}: not in {results}: give --results, or copy runs there with `bench publish`")
-    return here.relative_to(root).as_posix()
+    return place.relative_to(root).as_posix()
 
 
 def _strays(results: Path, runs: set[Path]) -> Iterator[Problem]:
     """Files that are no run's, and directories without one."""
     for directory, below, files in os.walk(results):
-        here = Path(directory)
-        where = here.relative_to(results)
-        if here in runs or printable(where.as_posix()) != where.as_posix():
+        folder = Path(directory)
+        where = folder.relative_to(results)
+        if folder in runs or printable(where.as_posix()) != where.as_posix():
             # What has a name that cannot be shown is told of by itself.
-            if here not in runs:
+            if folder not in runs:
                 below.clear()
                 continue
             for name in sorted(below):
@@ -133,7 +133,7 @@ def _strays(results: Path, runs: set[Path]) -> Iterator[Problem]:
         for name in sorted(files):
             if name != BESIDES:
                 yield Problem((where / name).as_posix(), "no file of a run: delete it")
-        if not below and not files and here != results:
+        if not below and not files and folder != results:
             yield Problem(where.as_posix(), "an empty directory: delete it")
 
 

@@ -135,24 +135,24 @@ def scan(results: Path) -> tuple[list[Path], list[Problem]]:
 
     for directory, below, files in os.walk(results, onerror=unreadable):
         below.sort()
-        here = Path(directory)
-        where = here.relative_to(results).as_posix()
+        folder = Path(directory)
+        where = folder.relative_to(results).as_posix()
         if printable(where) != where:
             # Below it nothing can be named either.
             below.clear()
             problems.append(Problem(where, "a name that cannot be shown: rename it"))
             continue
         problems += [
-            Problem((here / name).relative_to(results).as_posix(), "a link: only a run's own files can be published")
+            Problem((folder / name).relative_to(results).as_posix(), "a link: only a run's own files can be published")
             for name in below
-            if (here / name).is_symlink()
+            if (folder / name).is_symlink()
         ]
-        if "run.json" in files or is_partial(here):
+        if "run.json" in files or is_partial(folder):
             below.clear()
-            if is_partial(here):
+            if is_partial(folder):
                 problems.append(Problem(where, UNFINISHED))
             else:
-                runs.append(here)
+                runs.append(folder)
     return runs, problems
 
 

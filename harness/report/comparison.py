@@ -140,14 +140,6 @@ def compare_runs(
         common.note,
         _long_stay(counted, common.alpha, reader),
     ]
-    names = _names_for(counted, common)
-    estimates = [tuple(reader.estimates(run, common.alpha, names) for run in pair) for pair in counted]
-    metrics = {}
-    for name in names:
-        values = [(left[name], right[name]) for left, right in estimates]
-        compared = _compared(name, values, paired, unranked.word if unranked else None)
-        if compared is not None:
-            metrics[name] = compared
     return Comparison(
         a=tuple(a),
         b=tuple(b),
@@ -155,7 +147,7 @@ def compare_runs(
         notes=tuple(note for note in notes if note),
         method=_method(counted),
         refusal=reason,
-        metrics=metrics,
+        metrics=_compared_metrics(counted, common, paired, unranked.word if unranked else None, reader),
     )
 
 
@@ -230,13 +222,24 @@ def _names_for(pairs: Sequence[Pair], common: _CommonAlpha) -> list[str]:
     return [name for name in metric_names() if name not in common.without and (closed or not name.endswith("_steady"))]
 
 
+def _compared_metrics(
+    pairs: Sequence[Pair], common: _CommonAlpha, paired: bool, unranked: str | None, reader: RunReader
+) -> dict[str, ComparedMetric]:
+    """Every metric that both arms have; `unranked` is the word of all where the arms are not ranked."""
+    names = _names_for(pairs, common)
+    estimates = [tuple(reader.estimates(run, common.alpha, names) for run in pair) for pair in pairs]
+    metrics = {}
+    for name in names:
+        compared = _compared(name, [(left[name], right[name]) for left, right in estimates], paired, unranked)
+        if compared is not None:
+            metrics[name] = compared
+    return metrics
+
+
 def _compared(
     name: str, estimates: list[tuple[Estimate | None, Estimate | None]], paired: bool, unranked: str | None
 ) -> ComparedMetric | None:
-    """One metric over the pairs' estimates (A, B), None where an arm does not have it.
-
-    `unranked` is the word where the arms are not ranked.
-    """
+    """One metric over the pairs' estimates (A, B), None where an arm does not have it."""
     known = [(a, b) for a, b in estimates if a is not None and b is not None]
     if not known or len(known) < len(estimates):
         return None

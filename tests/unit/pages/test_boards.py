@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from harness.pages.boards import KINDS, Board, MetricMean, board_key
+from harness.pages.boards import Board, MetricMean, board_key
 from harness.pages.glance import Glance, GlanceAnswer, glance
 from harness.pages.index import superseded
 from harness.pages.numbers import load_words
@@ -20,6 +20,7 @@ from harness.pages.pareto import ParetoPoint, pareto_chart, with_front
 from harness.pages.reported import ReportedChange, reported_changes
 from harness.pages.site import Site
 from harness.runs.run import gpu_name
+from harness.runs.schema import KINDS
 from tests.support.runfactory import SPEC, toy_run, write_run
 from tests.support.sitefactory import only_board, site_of
 

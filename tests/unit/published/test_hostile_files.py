@@ -32,7 +32,7 @@ def test_any_fault_of_one_runs_files_is_a_line_that_names_it(run: Path, monkeypa
         raise ValueError("first line\nsecond")
 
     monkeypatch.setattr("harness.published.check.detail_of", broken)
-    monkeypatch.setattr("harness.published.corpus.seen", broken)
+    monkeypatch.setattr("harness.published.corpus.examine", broken)
     told = f"{run.relative_to(run.parents[4])}: cannot be read: ValueError first line"
     assert problem_lines(run) == [told]
     found = corpus.collect(run.parents[4], JsonCache(Path(os.devnull)))
