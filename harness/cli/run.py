@@ -29,7 +29,11 @@ def _number(field: str) -> FiniteRange:
 @click.option("--gpu", "gpus", multiple=True, metavar="G[,G…]", help="GPU profile; `bench gpus` lists them.")
 @click.option("--policy", "policies", multiple=True, metavar="P[,P…]", help="`bench policies` lists them.")
 @click.option("--workload", "workloads", multiple=True, metavar="W", help="`bench workloads` lists them.")
-@click.option("--model", help="The model served.  [default: Qwen/Qwen3-8B; the server's own with --url]")
+@click.option(
+    "--model",
+    help="The model served: a name of `bench gpus`, a config.json, or an id on huggingface.co.  "
+    "[default: Qwen/Qwen3-8B; the server's own with --url]",
+)
 @click.option(
     "--engine",
     default=DEFAULTS.engine,
@@ -68,7 +72,7 @@ def _number(field: str) -> FiniteRange:
     help="Keep the prefix cache on; the share of prompt tokens that should hit it.",
 )
 @click.option(
-    "--cost-model", default=DEFAULTS.cost_model, metavar="MODEL", help="auto, linear, roofline or tokenstep:…."
+    "--cost-model", default=DEFAULTS.cost_model, metavar="MODEL", help="auto, linear, roofline, kernels or tokenstep:…."
 )
 @click.option("--repeat", type=_whole("repeat"), default=DEFAULTS.repeat, help="Repeats, each with the next seed.")
 @click.option("--seed", type=_whole("seed"), default=DEFAULTS.seed, help="Seed of the first repeat.")

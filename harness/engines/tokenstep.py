@@ -13,14 +13,14 @@ from harness.core.records import FINISHES, PHASES, REQUESTS, STEPS, to_batch, to
 from harness.core.runspec import RunSpec
 from harness.engines.base import Ended, Progress, Status, Stopped
 from harness.runs.writer import RunWriter
-from harness.simulate.token_steps import Ints, Segments, StepTime, blocks, segments_of, totals_of
+from harness.simulate.token_steps import Segments, StepTime, blocks, segments_of, totals_of
 from policies.catalog import read_policy
 from policies.offline.catalog import canonical_offline, offline_options, plan_offline
 from workloads.core import options
 from workloads.core.arrivals import LONGEST_S
 from workloads.core.options import Option
 from workloads.core.stream import Stream
-from workloads.core.trace import Trace
+from workloads.core.trace import Ints, Trace
 
 STEPS_AT_ONCE = 1 << 17
 
@@ -116,14 +116,14 @@ class TokenStep:
             duration = self.step_time.nanoseconds(n, most)
             ends = now_ns + np.cumsum(duration)
             writer.add_steps(_steps(segments, t, place, ends - duration, duration, len(trace)))
-            begun = slice(*np.searchsorted(first_steps, (t[0], t[-1] + 1)))
-            first_ns[by_start[begun]] = ends[first_steps[begun] - t[0]]
-            done = slice(*np.searchsorted(last_steps, (t[0], t[-1] + 1)))
-            if done.start < done.stop:
-                rows = by_end[done]
-                writer.add_requests(_requests(trace, rows, first_ns[rows], ends[last_steps[done] - t[0]]))
+            starting = slice(*np.searchsorted(first_steps, (t[0], t[-1] + 1)))
+            first_ns[by_start[starting]] = ends[first_steps[starting] - t[0]]
+            ending = slice(*np.searchsorted(last_steps, (t[0], t[-1] + 1)))
+            if ending.start < ending.stop:
+                rows = by_end[ending]
+                writer.add_requests(_requests(trace, rows, first_ns[rows], ends[last_steps[ending] - t[0]]))
                 output_tokens += int(lengths[rows].sum())
-            now_ns, finished = int(ends[-1]), int(done.stop)
+            now_ns, finished = int(ends[-1]), int(ending.stop)
             progress(Status(finished, now_ns / 1e9, output_tokens))
         return Ended()
 
@@ -139,7 +139,7 @@ def read_cost(text: str) -> StepTime:
 
 
 def _refuse(spec: RunSpec) -> None:
-    """UserError for what was asked of an engine that has time, memory and chunks."""
+    """UserError for what only an engine with time, memory and chunked prompts can do."""
     if spec.arrival != "offline":
         raise UserError(
             "--engine tokenstep plans offline, all requests at once: leave out --rate, --arrival and --concurrency"

@@ -180,6 +180,11 @@ def _prefix_cache(evidence: Evidence) -> float | str:
     return 100 * abs(float(cache["observed"]) - float(cache["declared"]))
 
 
+def _off_grid(evidence: Evidence) -> float | str:
+    beyond = evidence.manifest.get("off_grid")
+    return 100 * float(beyond["share"]) if beyond else "no step was priced by measured kernels"
+
+
 def _realised_trace(evidence: Evidence) -> float | str:
     rows = np.unique(evidence.measured.requests.row)
     planned = int(evidence.manifest.get("planned", {}).get("requests", evidence.spec.requests))
@@ -267,6 +272,7 @@ CHECKS = (
     Check("backlog", "late waits for the first token over early ones (a growing queue)", "times", 3, None, _backlog),
     Check("output_length", "answers of another length than asked for", "%", 0, 1, _output_length),
     Check("prefix_cache", "prefix-cache hits off the declared share by", "points", 1, 5, _prefix_cache),
+    Check("off_grid", "time priced beyond the measured kernels", "%", 1, None, _off_grid),
     Check("realised_trace", "rows of the trace missing or unplanned", "rows", None, 0, _realised_trace),
     Check("token_times", "requests whose tokens do not match the steps", "requests", None, 0, _token_times),
     Check("step_counts", "steps whose token counts contradict themselves", "steps", None, 0, _step_counts),

@@ -130,6 +130,8 @@ _MANIFEST: dict[str, ValueForm] = {
     "prefix_cache": _or_null(_OBJECT),
     "prefix_cache.declared": _or_null(_SHARE),
     "prefix_cache.observed": _SHARE,
+    "off_grid": _OBJECT,
+    "off_grid.share": _SHARE,
     **_SPEC,
 }
 # What `bench recover` makes again from the tables.
@@ -154,6 +156,7 @@ _TOGETHER = {
     "provenance.trace.window": ("start", "rows", "of", "order"),
     "lengths": ("outlived", "ended"),
     "prefix_cache": ("declared", "observed"),
+    "off_grid": ("share",),
     "window": ("start_s", "end_s", "rule"),
     "verdict": ("level", "reasons"),
     "counts": ("requests", "completed", "failed"),

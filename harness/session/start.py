@@ -1,6 +1,7 @@
 """What each engine needs before the first run: looked for, asked, started; then the runs and what makes their engines.
 
-A table, engine by engine: `bench run` starts one of them and knows no other.
+A table, engine by engine: `bench run` starts one of them and knows no other. What only servers need is imported where
+it is used, so that a run in virtual time does not wait for it.
 """
 
 from __future__ import annotations
@@ -9,27 +10,21 @@ import atexit
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.drive.endpoint import Endpoint, key_from
 from harness.engines.base import Engine
-from harness.engines.emulated import Emulated
-from harness.engines.endpoint import Client, EndpointEngine
-from harness.engines.serving.command import read_engine_args
-from harness.engines.serving.environments import engine_python, examine, installed
-from harness.engines.serving.gpus import cards, is_cpu, is_here
-from harness.engines.serving.probe import models_of, wait_until_ready
-from harness.engines.serving.scheduler_process import SchedulerProcess
 from harness.engines.simulated import Simulated
 from harness.engines.tokenstep import TokenStep
-from harness.engines.vllm import Deployment, Vllm
-from harness.mock.doctor import warnings
 from harness.session.ask import Asked, asked_of, check_sharing
 from harness.session.one_run import MakeEngine, stream_of
 from harness.session.options import RunOptions
 from harness.session.profile_files import ProfileFile
 from workloads.core.stream import Stream
+
+if TYPE_CHECKING:
+    from harness.engines.client import Client
 
 READY_TIMEOUT_S = {"endpoint": 60.0, "vllm": 900.0}
 # vLLM's attention on a CPU takes multiples of this.
@@ -79,6 +74,10 @@ def start_emulated(options: RunOptions) -> Started:
     if options.engine_args or options.prefix_caching is not None:
         flag = "--engine-args" if options.engine_args else "--prefix-caching"
         raise UserError(f"{flag} goes with --engine vllm: the emulated one has no model and no prefix cache")
+    from harness.engines.emulated import Emulated
+    from harness.engines.serving.environments import examine
+    from harness.engines.serving.scheduler_process import SchedulerProcess
+
     environment = examine(_any_python(options.engine_python))
     process = SchedulerProcess(environment.python)
     atexit.register(process.close)
@@ -95,6 +94,11 @@ def start_vllm(options: RunOptions) -> Started:
     """Real vLLM, a server for each run; UserError where the GPU or the environment is not here."""
     if len(options.gpu_names) != 1:
         raise UserError("--engine vllm runs on this machine: give one --gpu, its own (`--gpu cpu` without one)")
+    from harness.engines.serving.command import read_engine_args
+    from harness.engines.serving.environments import engine_python, examine
+    from harness.engines.serving.gpus import cards, is_cpu, is_here
+    from harness.engines.vllm import Deployment, Vllm
+
     (gpu,) = options.gpu_names
     cpu, gpus = is_cpu(gpu), cards()
     if not cpu and not is_here(gpu, gpus):
@@ -124,6 +128,11 @@ def start_vllm(options: RunOptions) -> Started:
 
 def start_endpoint(options: RunOptions) -> Started:
     """A server that runs already, once it is ready and its model known; policy and GPU are labels for it."""
+    from harness.drive.endpoint import Endpoint, key_from
+    from harness.engines.endpoint import EndpointEngine
+    from harness.engines.serving.probe import models_of, wait_until_ready
+    from harness.mock.doctor import warnings
+
     endpoint = Endpoint(
         url=options.url or "",
         chat=options.api == "chat",
@@ -164,6 +173,8 @@ START: dict[str, Callable[[RunOptions], Started]] = {
 
 def client_of(options: RunOptions) -> Client:
     """How the options ask for a server to be driven."""
+    from harness.engines.client import Client
+
     return Client(
         api=options.api,
         prompts="text" if options.api == "chat" and options.prompts == "ids" else options.prompts,
@@ -189,6 +200,8 @@ def planned_load(spec: RunSpec, processes: int) -> tuple[int | None, float | Non
 
 def _any_python(given: str | None) -> Path:
     """The Python given, else one that `bench engine install` made: without a model either kind will do."""
+    from harness.engines.serving.environments import engine_python, installed
+
     if given or not (there := installed()):
         try:
             return engine_python(given, cpu=True)

@@ -27,10 +27,16 @@ class Option:
     choices: tuple[str, ...] = ()
 
 
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word (in lower case) that is nearest; None where none is near."""
+    near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.5)
+    return near[0] if near else None
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """` (did you mean X?)`, or nothing where no known word is near."""
-    near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.5)
-    return f" (did you mean {near[0]}?)" if near else ""
+    near = nearest(word, known)
+    return f" (did you mean {near}?)" if near else ""
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:

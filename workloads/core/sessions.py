@@ -62,10 +62,10 @@ def turns_before(trace: Trace) -> Ints:
 def _in_order(trace: Trace) -> tuple[Ints, Ints, Ints]:
     """The rows by session and turn, and these two columns in that order."""
     if trace.session is None or trace.turn is None:
-        why = "; ".join(trace.source.get("notes", []))
+        notes = "; ".join(trace.source.get("notes", []))
         raise WorkloadError(
             f"{trace.name}: prompts that continue earlier turns need sessions, and this trace has none"
-            f"{f' ({why})' if why else ''}: leave out --sessions, or take a workload of conversations"
+            f"{f' ({notes})' if notes else ''}: leave out --sessions, or take a workload of conversations"
         )
     order = np.lexsort((trace.turn, trace.session))
     return order, trace.session[order], trace.turn[order]

@@ -150,9 +150,9 @@ def phase_times(s: Floats, phases: Phases) -> Floats:
 def _due_s(arrival: Arrival, trace: Trace, seed: int) -> Floats:
     if isinstance(arrival, FromTrace):
         if trace.timestamp_s is None:
-            why = "; ".join(trace.source.get("notes", []))
+            notes = "; ".join(trace.source.get("notes", []))
             raise WorkloadError(
-                f"{trace.name}: the trace has no timestamps{f' ({why})' if why else ''}: "
+                f"{trace.name}: the trace has no timestamps{f' ({notes})' if notes else ''}: "
                 "give --rate with another arrival, or a trace with timestamp_s"
             )
         return trace.timestamp_s * arrival.scale
@@ -177,11 +177,7 @@ def schedule(arrival: Arrival, trace: Trace, seed: int, think_s: float | None = 
     """
     think_ns = None if think_s is None else round(think_s * 1e9)
     if think_ns is not None:
-        turns_of(trace)
-        if isinstance(arrival, ClosedPhases):
-            raise WorkloadError(
-                "--sessions: a schedule of concurrency counts requests, not conversations: leave one out"
-            )
+        _check_sessions(arrival, trace)
     if isinstance(arrival, ClosedPhases) and arrival.first_rows[-1] >= len(trace):
         raise WorkloadError(
             f"arrival {shown(arrival.canonical, 120)}: the last phase begins after {arrival.first_rows[-1]} requests, "
@@ -200,3 +196,10 @@ def schedule(arrival: Arrival, trace: Trace, seed: int, think_s: float | None = 
             f"most {LONGEST_S:g} s: {remedy}, or replay fewer requests"
         )
     return Stream(trace, arrival, np.rint(due_s * 1e9).astype(np.int64), think_ns)
+
+
+def _check_sessions(arrival: Arrival, trace: Trace) -> None:
+    """WorkloadError where the trace has no conversations, or the arrival does not count them."""
+    turns_of(trace)
+    if isinstance(arrival, ClosedPhases):
+        raise WorkloadError("--sessions: a schedule of concurrency counts requests, not conversations: leave one out")

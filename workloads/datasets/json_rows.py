@@ -80,12 +80,16 @@ def _members(path: Path, keep: Iterable[str]) -> Iterator[tuple[zipfile.ZipFile,
         except (zipfile.BadZipFile, OSError, ValueError) as error:
             raise WorkloadError(f"{shown(path)}: not a zip, or cut off ({shown(error, 80)}): {_FETCH}") from None
         endings = tuple(keep)
-        found = [one for one in archive.infolist() if one.filename.lower().endswith(endings)]
-        found = [one for one in found if not Path(one.filename).name.startswith(".") and "__MACOSX" not in one.filename]
-        if not found:
+        members = [member for member in archive.infolist() if _is_data(member.filename, endings)]
+        if not members:
             raise WorkloadError(f"{shown(path)}: no {' or '.join(endings)} file in the zip")
-        for one in sorted(found, key=lambda info: info.filename):
-            yield archive, one
+        for member in sorted(members, key=lambda member: member.filename):
+            yield archive, member
+
+
+def _is_data(name: str, endings: tuple[str, ...]) -> bool:
+    """Whether a member of a zip is data, and not what an operating system put beside it."""
+    return name.lower().endswith(endings) and not Path(name).name.startswith(".") and "__MACOSX" not in name
 
 
 def read_json(path: Path, only: frozenset[str] = frozenset()) -> Iterator[JsonRow]:

@@ -21,7 +21,7 @@ from workloads.core.errors import WorkloadError
 from workloads.core.reading import open_regular, shown
 from workloads.core.trace import Trace
 from workloads.datasets.chat import pairs_of
-from workloads.datasets.counting import Columns, Meta, Reading, Row, count_rows, counted, drop_empty, usable_source
+from workloads.datasets.counting import Columns, Meta, Reading, TextRow, count_rows, counted, drop_empty, usable_source
 from workloads.datasets.json_array import TruncatedFileError, read_array
 from workloads.text.tokenizer import build, digest_of, tokenizer_json
 
@@ -35,7 +35,7 @@ AGAIN = "ids_that_occur_again"
 _KEPT = ("prompt_tokens", "output_tokens", "session", "turn")
 
 
-class Pair(NamedTuple):
+class ShareGptPair(NamedTuple):
     """One request's text: conversation number and pair number in it, both from 0."""
 
     session: int
@@ -52,12 +52,12 @@ def conversation_pairs(record: Any, skipped: Counter[str]) -> Iterator[tuple[str
         return
     if not turns:
         skipped["empty conversation"] += 1
-    said = ((one.get("from"), one.get("value")) if isinstance(one, dict) else (None, None) for one in turns)
-    for pair in pairs_of(said, skipped):
+    pairs = ((turn.get("from"), turn.get("value")) if isinstance(turn, dict) else (None, None) for turn in turns)
+    for pair in pairs_of(pairs, skipped):
         yield pair.prompt, pair.answer
 
 
-def read_pairs(path: Path, reading: Reading, allow_truncated: bool = False) -> Iterator[Pair]:
+def read_pairs(path: Path, reading: Reading, allow_truncated: bool) -> Iterator[ShareGptPair]:
     """Every usable pair in file order, filling `reading` on the way.
 
     Raises WorkloadError where the file is corrupt, or cut off and `allow_truncated` is not set.
@@ -69,22 +69,26 @@ def read_pairs(path: Path, reading: Reading, allow_truncated: bool = False) -> I
             pairs = conversation_pairs(record.value, reading.skipped)
             turn = -1
             for turn, (prompt, answer) in enumerate(pairs):
-                yield Pair(session, turn, prompt, answer)
+                yield ShareGptPair(session, turn, prompt, answer)
             if turn >= 0:
-                name = record.value.get("id")
-                usable = isinstance(name, str) and name != "" and name.isprintable()
-                name = name if usable else f"conversation-{session}"
-                # The wild file has ids twice: the conversation's number sets them apart.
-                if name in taken:
-                    reading.facts[AGAIN] += 1
-                while name in taken:
-                    name = f"{name}#{session}"
-                taken.add(name)
-                reading.names[session] = name
+                reading.names[session] = _own_name(record.value.get("id"), session, taken, reading)
     except TruncatedFileError as cut:
         if not allow_truncated:
             raise
         reading.truncated = {"last_whole_record": cut.last_whole_record, "byte": cut.byte}
+
+
+def _own_name(id_: Any, session: int, taken: set[str], reading: Reading) -> str:
+    """The conversation's id where it can serve as a name, and one that no other has: then it is `taken`."""
+    usable = isinstance(id_, str) and id_ != "" and id_.isprintable()
+    name = str(id_) if usable else f"conversation-{session}"
+    # The wild file has ids twice: the conversation's number sets them apart.
+    if name in taken:
+        reading.facts[AGAIN] += 1
+    while name in taken:
+        name = f"{name}#{session}"
+    taken.add(name)
+    return name
 
 
 def _check_end(path: Path) -> None:
@@ -97,15 +101,15 @@ def _check_end(path: Path) -> None:
 
 
 def count(
-    path: Path, tokenizer_content: bytes, tokenizer_name: str, *, allow_truncated: bool, asked: str = ""
+    path: Path, tokenizer_content: bytes, tokenizer_name: str, *, allow_truncated: bool, before: str = ""
 ) -> Trace:
     """Prompt and answer lengths of every pair, uncapped and unfiltered; costs a minute for the whole file."""
-    tokenizer = build(tokenizer_content, tokenizer_name, asked)
+    tokenizer = build(tokenizer_content, tokenizer_name, before)
     if not allow_truncated:
         _check_end(path)
     reading = Reading()
     pairs = read_pairs(path, reading, allow_truncated)
-    table = count_rows((Row(pair[:2], pair[2:]) for pair in pairs), tokenizer, len(_KEPT))
+    table = count_rows((TextRow(pair[:2], pair[2:]) for pair in pairs), tokenizer, len(_KEPT))
     table = drop_empty(table, 2, reading)
     if not len(table):
         raise WorkloadError(
@@ -113,11 +117,11 @@ def count(
         )
     session, turn, prompt, output = np.ascontiguousarray(table.T)
     ids = tuple(f"{reading.names[int(s)]}-{int(t)}" for s, t in zip(session, turn, strict=True))
-    return Trace("sharegpt", prompt, output, reading.told(), session=session, turn=turn, ids=ids)
+    return Trace("sharegpt", prompt, output, reading.as_source(), session=session, turn=turn, ids=ids)
 
 
 def _usable(columns: Columns, meta: Meta) -> bool:
-    """Whether what the cache tells is what `count` can have made."""
+    """Whether what the cache holds is what `count` can have made."""
     rows = len(columns["prompt_tokens"])
     if not rows or min(int(columns[name].min()) for name in ("prompt_tokens", "output_tokens")) < 1:
         return False
@@ -131,23 +135,26 @@ def _usable(columns: Columns, meta: Meta) -> bool:
     )
 
 
-def load(path: Path, *, tokenizer: str, model: str, allow_truncated: bool, asked: str = "sharegpt:path=FILE,") -> Trace:
+def load(
+    path: Path, *, tokenizer: str, model: str, allow_truncated: bool, before: str = "sharegpt:path=FILE,"
+) -> Trace:
     """Every pair of the file with its lengths, uncapped, from the cache where they were counted before.
 
-    `asked` is how the options before `tokenizer` were written, for errors to say.
+    `before` is how the options before `tokenizer` were written, for errors to say.
     Raises WorkloadError for a file or tokenizer that is missing, corrupt, or cut off (unless allowed).
     """
     file_sha = cache.file_digest(path)
-    content = tokenizer_json(tokenizer, model, asked)
+    content = tokenizer_json(tokenizer, model, before)
     tokenizer_sha = digest_of(content)
     kept = cache.lengths_path(file_sha, tokenizer_sha)
 
     def anew() -> tuple[Columns, Meta]:
-        trace = count(path, content, tokenizer or model, allow_truncated=allow_truncated, asked=asked)
+        trace = count(path, content, tokenizer or model, allow_truncated=allow_truncated, before=before)
         return {name: getattr(trace, name) for name in _KEPT}, {"source": trace.source, "ids": trace.ids}
 
     columns, meta, notices = counted(kept, _KEPT, _usable, anew)
-    if (cut := meta["source"].get("truncated")) and not allow_truncated:
+    cut = meta["source"].get("truncated")
+    if cut and not allow_truncated:
         raise TruncatedFileError(path, cut["last_whole_record"], cut["byte"])
     source = {
         "kind": "real",

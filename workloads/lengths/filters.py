@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from typing import Any
 
 import numpy as np
 
 from workloads.core.errors import WorkloadError
 from workloads.core.seeds import generator
-from workloads.core.trace import Ints, Trace
+from workloads.core.trace import Bools, Ints, Trace, passing
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -31,19 +30,15 @@ def limit(
     Filters look at the lengths as counted, before cap and force. What they drop is counted in
     source["skipped"]. Raises WorkloadError where nothing is left.
     """
-    rules: dict[str, np.ndarray[Any, np.dtype[np.bool_]]] = {}
+    broken: dict[str, Bools] = {}
     if pairs == "first" and trace.turn is not None:
-        rules["not the first pair (pairs=first)"] = trace.turn > 0
-    rules[f"prompt below {min_prompt_tokens} tokens"] = trace.prompt_tokens < min_prompt_tokens
-    rules[f"output below {min_output_tokens} tokens"] = trace.output_tokens < min_output_tokens
+        broken["not the first pair (pairs=first)"] = trace.turn > 0
+    broken[f"prompt below {min_prompt_tokens} tokens"] = trace.prompt_tokens < min_prompt_tokens
+    broken[f"output below {min_output_tokens} tokens"] = trace.output_tokens < min_output_tokens
     if max_prompt_tokens:
-        rules[f"prompt above {max_prompt_tokens} tokens"] = trace.prompt_tokens > max_prompt_tokens
+        broken[f"prompt above {max_prompt_tokens} tokens"] = trace.prompt_tokens > max_prompt_tokens
     skipped: dict[str, int] = dict(trace.source.get("skipped", {}))
-    keep = np.ones(len(trace), dtype=bool)
-    for reason, broken in rules.items():
-        if dropped := int((keep & broken).sum()):
-            skipped[reason] = skipped.get(reason, 0) + dropped
-        keep &= ~broken
+    keep = passing(broken, skipped)
     if not keep.any():
         raise WorkloadError(f"{trace.name}: the filters leave no row of {len(trace)} ({skipped}): loosen them")
     kept = trace if keep.all() else trace.take(np.flatnonzero(keep))
@@ -83,6 +78,7 @@ def with_history(trace: Trace) -> Trace:
 
 
 def _order(trace: Trace, requests: int, seed: int, order: str) -> tuple[Ints, int]:
+    """The rows that a window takes, in the order in which it sends them, and the row where it begins."""
     rows = len(trace)
     # Once the windows have gone round the trace, each lap begins elsewhere, so that no two seeds take the same rows.
     lap = seed * requests // rows

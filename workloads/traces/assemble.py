@@ -11,7 +11,7 @@ from workloads.core import cache
 from workloads.core.blocks import Blocks
 from workloads.core.errors import WorkloadError
 from workloads.core.reading import shown
-from workloads.core.trace import Floats, Ints, Trace
+from workloads.core.trace import Floats, Ints, Trace, passing
 
 # Requests a second: beyond these it is rather the unit that is wrong.
 HIGHEST_RATE, LOWEST_RATE = 1e4, 1e-3
@@ -34,14 +34,8 @@ def assemble(
     `stamps` are times of `per_second` to the second; the trace counts seconds from the first row kept. Rows out of
     order are sorted (stable) and a note says how many there were. Raises WorkloadError where no row is left.
     """
-    rules = {"0 prompt tokens": prompt_tokens == 0, empty_output: output_tokens == 0}
     skipped: dict[str, int] = {}
-    keep = np.ones(len(prompt_tokens), dtype=np.bool_)
-    for reason, broken in rules.items():
-        if count := int((keep & broken).sum()):
-            skipped[reason] = count
-        keep &= ~broken
-    rows = np.flatnonzero(keep)
+    rows = np.flatnonzero(passing({"0 prompt tokens": prompt_tokens == 0, empty_output: output_tokens == 0}, skipped))
     if not len(rows):
         raise WorkloadError(f"{shown(path)}: no row has tokens in and out ({skipped}): nothing to replay")
     source = {
@@ -59,7 +53,8 @@ def assemble(
             rows = rows[np.argsort(stamps[rows], kind="stable")]
             source["notes"] = [f"{source['file']}: {back:,} rows are earlier than the row before them: sorted by time"]
         seconds = (stamps[rows] - stamps[rows[0]]) / per_second
-        if question := rate_question(source["file"], seconds):
+        question = rate_question(source["file"], seconds)
+        if question:
             source["notices"] = [question]
     return Trace(
         name="file",
@@ -68,7 +63,7 @@ def assemble(
         source=source,
         timestamp_s=seconds,
         session=None if session is None else session[rows],
-        turn=None if session is None else turns_of(session[rows]),
+        turn=None if session is None else turn_numbers(session[rows]),
         blocks=None if blocks is None else blocks.take(rows.tolist()),
     )
 
@@ -81,12 +76,12 @@ def rate_question(file: str, seconds: Floats) -> str | None:
     rate = (len(seconds) - 1) / span if span > 0 else float("inf")
     if LOWEST_RATE <= rate <= HIGHEST_RATE:
         return None
-    told = f"all {len(seconds):,} rows have one time" if span == 0 else f"{rate:.3g} requests/s over {span:.3g} s"
+    why = f"all {len(seconds):,} rows have one time" if span == 0 else f"{rate:.3g} requests/s over {span:.3g} s"
     remedy = "trace:scale=1000" if rate > HIGHEST_RATE else "trace:scale=0.001"
-    return f"{file}: {told}: are the times in the unit that the format has? --arrival {remedy} replays them in another"
+    return f"{file}: {why}: are the times in the unit that the format has? --arrival {remedy} replays them in another"
 
 
-def turns_of(session: Ints) -> Ints:
+def turn_numbers(session: Ints) -> Ints:
     """The turn of each row: how many rows of its session stand before it."""
     order = np.argsort(session, kind="stable")
     starts = np.flatnonzero(np.diff(session[order], prepend=session[order[0]] - 1))

@@ -43,8 +43,9 @@ def load(path: Path) -> Trace:
 
 
 def _counts(text: Any) -> dict[str, int]:
-    found = {shown(one["values"], 60): one["counts"] for one in text.value_counts().to_pylist()}
-    return dict(sorted(found.items(), key=lambda item: -item[1])[:16])
+    """The sixteen most frequent values of a column and how often each occurs."""
+    counts = {shown(value["values"], 60): value["counts"] for value in text.value_counts().to_pylist()}
+    return dict(sorted(counts.items(), key=lambda item: -item[1])[:16])
 
 
 def _sessions(text: Any) -> Ints:

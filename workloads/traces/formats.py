@@ -49,6 +49,7 @@ def guess_format(path: Path) -> str:
 
 
 def _of_lines(head: bytes) -> str:
+    """Whether JSON lines are Mooncake's or ours, by the keys of the first."""
     first = None
     with contextlib.suppress(orjson.JSONDecodeError):
         first = orjson.loads(head.partition(b"\n")[0])
@@ -58,11 +59,12 @@ def _of_lines(head: bytes) -> str:
 
 
 def _of_csv(path: Path) -> str:
+    """The form of CSV with which the file shares most columns."""
     header = header_of(path)
     # Times have one name in two of the forms, so lengths decide.
-    found = {name: len(set(columns) & set(header)) for name, columns in _CSV.items()}
-    best = max(found, key=lambda name: found[name])
-    if found[best]:
+    shared = {name: len(set(columns) & set(header)) for name, columns in _CSV.items()}
+    best = max(shared, key=lambda name: shared[name])
+    if shared[best]:
         return best
     forms = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in _CSV.items())
     raise WorkloadError(

@@ -85,13 +85,13 @@ def with_header(trace: Trace, header: dict[str, Any] | None, where: str) -> Trac
             f"{where}: the header says {header['rows']} rows, the file has {len(trace)}: "
             "is it cut off? import the trace again, or take the header out"
         )
-    told = dict(header["source"])
-    before = {key: told.pop(key) for key in ("header", "window", "filters") if key in told}
+    source_before = dict(header["source"])
+    before = {key: source_before.pop(key) for key in ("header", "window", "filters") if key in source_before}
     kept = {key: value for key, value in header.items() if key not in ("source", "block_tokens")} | before
     source = {**trace.source, "header": kept}
     if header["digest"] != trace.digest:
         notice = f"{where}: the rows are other than those its header tells of: it says nothing of them any more"
         return replace(trace, source={**source, "notices": [*source.get("notices", []), notice]})
     # The file is what was read; what it holds is what its source says.
-    own = {"kind": told.get("kind", "file"), "notices": source.get("notices", [])}
-    return replace(trace, source={**told, **source, **own})
+    own = {"kind": source_before.get("kind", "file"), "notices": source.get("notices", [])}
+    return replace(trace, source={**source_before, **source, **own})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,31 @@ _MOST_TOKENS = 10**9
 _LARGEST_MS = 9e12
 
 
-def load(path: Path) -> Trace:
-    """The trace of a Mooncake file; equal hash ids are equal blocks of 512 tokens, so prompts share prefixes.
+@dataclass(slots=True)
+class _Rows:
+    """The columns of the rows read so far; `ids` are empty where the file has none (`shared` is then False)."""
 
-    Raises WorkloadError naming file and row.
-    """
-    stamps: list[float] = []
-    prompts: list[int] = []
-    outputs: list[int] = []
-    ids: list[tuple[int, ...]] = []
+    stamps: list[float] = field(default_factory=list)
+    prompts: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    ids: list[tuple[int, ...]] = field(default_factory=list)
     shared: bool | None = None
+
+    def add(self, where: str, row: Any) -> None:
+        """A row's JSON value; WorkloadError where it is none, or has hash_ids other than the rows before it."""
+        stamp, prompt, output, ids = _checked(where, row)
+        if self.shared not in (None, ids is not None):
+            has = "lacks" if self.shared else "has"
+            raise WorkloadError(f"{where}: {has} hash_ids, other than the rows before: all have them or none")
+        self.shared = ids is not None
+        self.stamps.append(stamp)
+        self.prompts.append(prompt)
+        self.outputs.append(output)
+        self.ids.append(ids or ())
+
+
+def _read(path: Path) -> _Rows:
+    rows = _Rows()
     with open_regular(path) as file:
         for number, raw in enumerate(file, 1):
             line = raw.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else raw.strip()
@@ -42,17 +58,18 @@ def load(path: Path) -> Trace:
             except orjson.JSONDecodeError as error:
                 cut = "" if raw.endswith(b"\n") else ": is the file cut off? fetch it again"
                 raise WorkloadError(f"{where}: not JSON ({error}){cut}") from None
-            stamp, prompt, output, blocks = _checked(where, row)
-            if shared not in (None, blocks is not None):
-                has = "lacks" if shared else "has"
-                raise WorkloadError(f"{where}: {has} hash_ids, other than the rows before: all have them or none")
-            shared = blocks is not None
-            stamps.append(stamp)
-            prompts.append(prompt)
-            outputs.append(output)
-            ids.append(blocks or ())
-    if not prompts:
+            rows.add(where, row)
+    if not rows.prompts:
         raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
+    return rows
+
+
+def load(path: Path) -> Trace:
+    """The trace of a Mooncake file; equal hash ids are equal blocks of 512 tokens, so prompts share prefixes.
+
+    Raises WorkloadError naming file and row.
+    """
+    rows = _read(path)
     source: dict[str, Any] = {
         "format": "mooncake",
         "data_set": "Mooncake trace",
@@ -61,22 +78,23 @@ def load(path: Path) -> Trace:
     return assemble(
         path,
         source,
-        prompt_tokens=np.array(prompts, np.int64),
-        output_tokens=np.array(outputs, np.int64),
-        stamps=np.array(stamps, np.float64),
+        prompt_tokens=np.array(rows.prompts, np.int64),
+        output_tokens=np.array(rows.outputs, np.int64),
+        stamps=np.array(rows.stamps, np.float64),
         per_second=1e3,
-        blocks=Blocks(tuple(ids), BLOCK_TOKENS) if shared else None,
+        blocks=Blocks(tuple(rows.ids), BLOCK_TOKENS) if rows.shared else None,
     )
 
 
 def _checked(where: str, row: Any) -> tuple[float, int, int, tuple[int, ...] | None]:
+    """Milliseconds, input and output length and hash ids of a row; None where it has no hash ids."""
     if not isinstance(row, dict):
         raise WorkloadError(f"{where}: not a JSON object")
     for key in KEYS:
         if row.get(key) is None:
-            found = shown(", ".join(map(str, row)), 120)
+            near = suggest(key, set(map(str, row)) - set(KEYS))
             raise WorkloadError(
-                f"{where}: no {key}{suggest(key, set(map(str, row)) - set(KEYS))}: found {found}; "
+                f"{where}: no {key}{near}: found {shown(', '.join(map(str, row)), 120)}; "
                 f"format mooncake needs {', '.join(KEYS)}"
             )
     stamp = row["timestamp"]
@@ -88,8 +106,9 @@ def _checked(where: str, row: Any) -> tuple[float, int, int, tuple[int, ...] | N
             raise WorkloadError(f"{where}: {key} is {brief(value)}, not a whole number of 0 to {_MOST_TOKENS}")
     ids = row.get("hash_ids")
     if ids is not None:
-        if not isinstance(ids, list) or any(type(one) is not int for one in ids):
+        if not isinstance(ids, list) or any(type(block) is not int for block in ids):
             raise WorkloadError(f"{where}: hash_ids is {brief(ids)}, not a list of whole numbers")
-        if why := misfit(ids, row["input_length"], BLOCK_TOKENS):
+        why = misfit(ids, row["input_length"], BLOCK_TOKENS)
+        if why:
             raise WorkloadError(f"{where}: {why}")
     return float(stamp), row["input_length"], row["output_length"], None if ids is None else tuple(ids)

@@ -79,7 +79,7 @@ class Table:
         try:
             values = text.cast(kind)
         except pa.ArrowInvalid:
-            row = next(i for i, one in enumerate(text.to_pylist()) if not _is_date(one, kind))
+            row = next(row for row, date in enumerate(text.to_pylist()) if not _is_date(date, kind))
             raise WorkloadError(f"{self.where(row)}: {name} is {brief(text[row].as_py())}: no such date") from None
         return np.asarray(values.cast(pa.int64())), has_zone
 
@@ -169,9 +169,9 @@ def _without_blanks(path: Path, table: Any, wanted: list[str]) -> Table:
 def _check_header(path: Path, header: list[str], needs: list[str], format_: str) -> None:
     for name in needs:
         if name not in header:
-            near, found = suggest(name, set(header) - set(needs)), shown(", ".join(header), 200)
+            near = suggest(name, set(header) - set(needs))
             raise WorkloadError(
-                f"{shown(path)}: no column {name}{near}: found {found}; "
+                f"{shown(path)}: no column {name}{near}: found {shown(', '.join(header), 200)}; "
                 f"format {format_} needs {', '.join(needs)}: rename the columns, or give format=…"
             )
         if header.count(name) > 1:

@@ -140,7 +140,7 @@ def test_runs_of_the_virtual_engine_give_their_own_constants(tmp_path: Path) -> 
     assert any("not of a machine" in line for line in lines(found))
     write_profile(found, tmp_path / "again.toml")
     again = load_pair(str(tmp_path / "again.toml"), "Qwen3-8B")
-    assert again.degraded == ("fitted to simulated steps, not to a machine",)
+    assert again.degraded() == ("fitted to simulated steps, not to a machine",)
     # The data sheet came along, so that the file says no less than the GPU's own.
     assert again.gpu.memory_gb == pair.gpu.memory_gb
 
@@ -258,7 +258,7 @@ def test_the_profile_gives_back_what_was_fitted(tmp_path: Path, kinds: str) -> N
     )
     assert pair.fit is not None
     assert pair.fit.runs == found.origin.runs
-    assert bool(pair.degraded) == (kinds == "pd")
+    assert bool(pair.degraded()) == (kinds == "pd")
     for name, value in dataclasses.asdict(found.costs).items():
         assert getattr(pair.policy_constants(10, 10, 64), name) == pytest.approx(value, rel=1e-8, abs=1e-12)
     assert pair.cost().name == "linear"

@@ -10,7 +10,8 @@ import pytest
 
 from harness.core.runspec import RunSpec
 from harness.drive.endpoint import Endpoint
-from harness.engines.endpoint import Client, EndpointEngine
+from harness.engines.client import Client
+from harness.engines.endpoint import EndpointEngine
 from tests.support.places import SHARED
 from workloads.catalog import load_workload
 from workloads.core.arrivals import Closed
@@ -98,7 +99,7 @@ def test_equal_hash_ids_are_equal_prompts_on_the_wire(tmp_path: Path) -> None:
     spec = RunSpec(gpu="unknown", model="m/m", policy="external", workload=f"file:{path}", engine="endpoint")
     stream = Stream(trace, Closed(1), None)
     engine = EndpointEngine(spec, stream, Endpoint("http://127.0.0.1:9"), Client(vocabulary=32_000))
-    first, second, third = (one.tolist() for one in engine._each_prompt())
+    first, second, third = (one.tolist() for one in engine.requests.prompts())
     assert [len(first), len(second), len(third)] == [1100, 1300, 600]
     assert first[:1024] == second[:1024]
     assert first[1024] != second[1024]
