@@ -16,7 +16,8 @@ def request_batch(results: Sequence[Result], plan: Plan, t0_ns: int) -> pa.Recor
     """Rows in the columns of REQUESTS, seconds from `t0_ns`.
 
     A gap lies between two events that carry tokens: a server that puts several tokens into an event has
-    fewer gaps than tokens. `prompt_tokens` is the server's count, the plan's where it gave none.
+    fewer gaps than tokens, and `event_tokens` says how many each held where that is known and not one each.
+    `prompt_tokens` is the server's count, the plan's where it gave none.
     """
     places = np.array([one.place for one in results], dtype=np.int64)
     counts = np.array([len(one.stamps) for one in results], dtype=np.int64)
@@ -62,6 +63,7 @@ def request_batch(results: Sequence[Result], plan: Plan, t0_ns: int) -> pa.Recor
         "preemptions": pa.nulls(len(results), pa.int64()),
         "cached_tokens": pa.nulls(len(results), pa.int64()),
         "token_gaps_s": pa.ListArray.from_arrays(pa.array(gap_starts, pa.int32()), pa.array(gaps / 1e9)),
+        "event_tokens": pa.array([one.tokens for one in results], REQUESTS.field("event_tokens").type),
         "finish": pa.array([one.finish for one in results], pa.string()).cast(REQUESTS.field("finish").type),
         "error": pa.array([one.error for one in results], pa.string()),
     }

@@ -179,6 +179,10 @@ class _Crew:
             "connections": sum(final.get("connections", 0) for final in finals),
             "resent": sum(final.get("resent", 0) for final in finals),
             "retried": sum(final.get("retried", 0) for final in finals),
+            "counted": dict(recorder.counted),
+            "beyond_usage": recorder.beyond,
+            "echoed": recorder.echoed,
+            "foreign": recorder.foreign,
             "max_lag_s": max(final.get("max_lag_s", 0.0) for final in finals),
         }
         reasons = [final["reason"] for final in finals if final.get("reason")]

@@ -15,6 +15,7 @@ from harness.engines.base import Ended, Progress, Status, Stopped, cut_short, pr
 from harness.engines.off_grid import OffGrid
 from harness.engines.outlived import Outlived
 from harness.profiles.cost import CostModel
+from harness.profiles.kernels.host import read_host
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.pair import Pair, load_pair
 from harness.runs.writer import RunWriter
@@ -41,12 +42,13 @@ class Simulated:
         self.spec = spec
         self.stream = stream
         self.profile = profile
-        self.pair = load_pair(profile or spec.gpu, spec.model)
+        self.pair = load_pair(profile or spec.gpu, spec.model, spec.tp, spec.config)
         self.limits = limits_of(spec, self.pair)
-        self.cost = self.pair.cost(spec.cost_model)
+        host = read_host(spec.host)
+        self.cost = self.pair.cost(spec.cost_model, host)
         trace = stream.trace
         means = (trace.mean_prompt_tokens, trace.mean_output_tokens)
-        self.costs = self.pair.policy_constants(*means, spec.token_budget, spec.cost_model)
+        self.costs = self.pair.policy_constants(*means, spec.token_budget, spec.policy_costs or spec.cost_model, host)
         self.hints = hints_of(spec.lengths, trace, spec.seed)
         self.content: Content | None = None
         if spec.prefix_caching is not None:

@@ -34,6 +34,9 @@ MEANINGLESS = (
     "max_model_len",
     "sessions",
     "prefix_caching",
+    "tp",
+    "host",
+    "policy_costs",
 )
 
 # The paper's cost of a step (its c and τ, fitted to its Table 1), read as seconds.

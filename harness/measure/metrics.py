@@ -94,7 +94,8 @@ _TABLE = (
         "Time per output token",
         "s",
         "lower",
-        "(last_token_s - first_token_s) / (output_tokens - 1), one value a request; undefined for one token",
+        "(last_token_s - first_token_s) / (output_tokens - those of the first event), one value a request; undefined "
+        "where the first event brings all, or the answer was held back",
         "distribution",
     ),
     Metric(
@@ -102,8 +103,8 @@ _TABLE = (
         "Inter-token latency",
         "s",
         "lower",
-        "every gap between two tokens of a request, each gap once; in a virtual run they follow from the "
-        "ends of the steps that decode",
+        "every gap between two tokens of a request, each gap once; tokens that come together share the gap before "
+        "them; in a virtual run the gaps follow from the ends of the steps that decode",
         "distribution",
     ),
     Metric(

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from harness.core.runspec import RunSpec
+from harness.measure import arrivals
+from harness.measure.arrivals import has_list
 from harness.measure.columns import MISSING, integers, nanoseconds
 from harness.measure.delivery import bunched, impossible
 from harness.measure.fairness import DECODE
-from harness.measure.gaps import decode_ends, follow_steps, has_list
+from harness.measure.gaps import decode_ends, follow_steps
 from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, span
 
 LEVELS = ("VALID", "DEGRADED", "INVALID")
@@ -114,6 +116,16 @@ def _delivery(evidence: Evidence) -> float | str:
     if evidence.steps is None or not evidence.steps.num_rows:
         return "without a step log nobody knows when tokens were made"
     return bunched(evidence.measured.requests, evidence.steps)
+
+
+def _answers(share: Callable[[Evidence], float | str]) -> Callable[[Evidence], float | str]:
+    """A share of the answers that a client got."""
+    return lambda evidence: "a virtual run has no client" if evidence.virtual else share(evidence)
+
+
+_held_back = _answers(lambda one: arrivals.share_held_back(one.measured.requests, one.measured.arrivals))
+_foreign = _answers(lambda one: arrivals.share_foreign(one.manifest.get("client", {})))
+_beyond_usage = _answers(lambda one: arrivals.share_beyond_usage(one.manifest.get("client", {}), one.measured.requests))
 
 
 def _elsewhere(evidence: Evidence) -> float | str:
@@ -265,6 +277,9 @@ CHECKS = (
     # A client that is kept from reading stamps what has piled up with one time: latencies and TPOT of nobody's making.
     Check("client_wait", "time that the client waited for a processor", "%", 5, 20, _client_wait),
     Check("delivery", "answers that reached the client in bunches, later than they were made", "%", 1, 10, _delivery),
+    Check("held_back", "answers that came all at once, held back on their way", "%", 1, 10, _held_back),
+    Check("foreign", "answers that bear another request's id", "%", 0, 1, _foreign),
+    Check("beyond_usage", "answers with more tokens in their events than in their usage", "%", 0, 10, _beyond_usage),
     Check("elsewhere", "the machine's CPU time that other work took", "%", 10, 30, _elsewhere),
     Check("errors", "requests not completed", "%", 0.1, 1, _errors),
     Check("completed", "completed requests", "", None, 1, _completed, floor=True),

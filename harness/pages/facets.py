@@ -65,10 +65,16 @@ def settings_words(board: Board) -> str:
     words = [spec["model"], "load not told" if spec["arrival"] == NOT_TOLD else load_words(spec["arrival"])]
     if "requests" in spec:
         words.append(f"{spec['requests']:,} requests")
+    if spec.get("tp", 1) > 1:
+        words.append(f"{spec['tp']} GPUs")
     if board.kind != "reported":
         words += [f"N\u00a0{spec['slots']}", f"B\u00a0{spec['token_budget']}"]
     if spec.get("cost_model", "auto") != "auto":
         words.append(f"{spec['cost_model']} step costs")
+    if spec.get("host"):
+        words.append(f"host {spec['host']}")
+    if spec.get("policy_costs"):
+        words.append(f"policies told {spec['policy_costs']} step costs")
     if spec.get("slo"):
         words.append(f"SLO {slo_text(spec['slo'])}")
     return " · ".join(words)

@@ -88,6 +88,9 @@ _APART: dict[str, Callable[[RunSpec], str]] = {
     "token_budget": lambda spec: f"B\u00a0{spec.token_budget}",
     "requests": lambda spec: f"{spec.requests:,} requests",
     "cost_model": lambda spec: "fitted step costs" if spec.cost_model == "auto" else f"{spec.cost_model} step costs",
+    "tp": lambda spec: f"{spec.tp}\u00a0GPUs",
+    "host": lambda spec: f"host {spec.host or 'as usual'}",
+    "policy_costs": lambda spec: f"policies told {spec.policy_costs or 'the same'} step costs",
     "slo": lambda spec: f"SLO {slo_text(spec.slo)}" if spec.slo else "no SLO",
 }
 

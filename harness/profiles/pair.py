@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,16 +12,28 @@ from harness.core.text import nearest
 from harness.profiles.cost import CostModel
 from harness.profiles.derived import prefill_line, step_costs
 from harness.profiles.files import Fit, Gpu, Model, gpu_names, known_gpu, load_gpu, load_model, model_names, spelled_as
-from harness.profiles.kernels.build import Host, build, find_kernels
+from harness.profiles.kernels.build import build, find_kernels
+from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.kernels.package import NoSuchTimesError
 from harness.profiles.kernels.shape import Shape
 from harness.profiles.linear import Linear
-from harness.profiles.models import all_model_names, canonical_model, find_model
+from harness.profiles.models import all_model_names, canonical_model, find_model, read_model
 from harness.profiles.roofline import Roofline, derive
 from policies.core import StepCosts
 
-__all__ = ["Gpu", "Model", "Pair", "gpu_names", "load_gpu", "load_model", "load_pair", "model_name", "model_names"]
+__all__ = [
+    "Gpu",
+    "Model",
+    "Pair",
+    "gpu_names",
+    "load_gpu",
+    "load_model",
+    "load_pair",
+    "model_name",
+    "model_names",
+    "model_on",
+]
 
 BLOCK = 16  # tokens a KV block
 MEMORY_USED = 0.9  # of a GPU's memory, vLLM's gpu_memory_utilization
@@ -78,7 +91,7 @@ class Pair:
         chosen = self.chosen(kind)
         if (chosen != "kernels" and self.fit) or self._refusal("kernels" if chosen == "kernels" else "roofline"):
             return ()
-        line = prefill_line(self._kernels(HOST) if chosen == "kernels" else self._roofline())
+        line = prefill_line(self._kernels(HOST) if chosen == "kernels" else self._roofline(HOST))
         if line.free_alpha_s > 0:
             return ()
         return (
@@ -93,7 +106,7 @@ class Pair:
         return kind if kind != "auto" else "linear" if self.fit else "roofline"
 
     def cost(self, kind: str = "auto", host: Host = HOST) -> CostModel:
-        """The step-cost model of a kind; `host` is the host's time, which kernels alone take.
+        """The step-cost model of a kind; `host` is the host's time, which linear has within its constants.
 
         The model's own `source` says how it is known: roofline is `derived` also on a measured pair. Linear
         is refused on a derived pair (a fit to the roofline has the roofline's errors and its own on top),
@@ -103,9 +116,11 @@ class Pair:
         if refusal := self._refusal(chosen):
             raise UserError(refusal)
         if chosen == "linear":
+            if host != HOST:
+                raise UserError(f"{self.label}: --host: linear step costs have the host's time within: leave it out")
             assert self.fit is not None
             return Linear.of(self.fit.costs, self.fit.basis)
-        return self._kernels(host) if chosen == "kernels" else self._roofline()
+        return self._kernels(host) if chosen == "kernels" else self._roofline(host)
 
     def policy_constants(
         self, mu_l: float, mu_o: float, token_budget: int, kind: str = "auto", host: Host = HOST
@@ -114,15 +129,14 @@ class Pair:
 
         `mu_l`, `mu_o` mean prompt and output, tokens; `token_budget` B, tokens a step. Raises UserError.
         """
-        if self.chosen(kind) == "kernels":
-            if refusal := self._refusal("kernels"):
-                raise UserError(refusal)
-            return step_costs(self._kernels(host), mu_l, mu_o, token_budget, self.label)
-        if self.fit:
+        chosen = self.chosen(kind)
+        if chosen != "kernels" and self.fit:
             return self.fit.costs
-        if refusal := self._refusal("roofline"):
+        if refusal := self._refusal(chosen):
             raise UserError(refusal)
-        return step_costs(self._roofline(), mu_l, mu_o, token_budget, self.label)
+        if chosen == "kernels":
+            return step_costs(self._kernels(host), mu_l, mu_o, token_budget, self.label)
+        return step_costs(self._roofline(host), mu_l, mu_o, token_budget, self.label)
 
     def describe(self, kind: str = "auto") -> str:
         """One line for people: the pair, how its costs are known, and which model tells them."""
@@ -219,7 +233,7 @@ class Pair:
         assert gpu.attention is not None
         return build(gpu.name, shape, self.tp, gpu.bandwidth_tb_s * 1e12, gpu.attention, host)
 
-    def _roofline(self) -> Roofline:
+    def _roofline(self, host: Host) -> Roofline:
         gpu, model = self.gpu, self.model
         # What `_refusal` has looked at.
         assert model is not None
@@ -239,6 +253,8 @@ class Pair:
             query_heads=model.query_heads // self.tp,
             kv_heads=max(1, model.kv_heads // self.tp),
             head_size=model.head_size,
+            host_s=host.step_s,
+            decode_s=host.decode_s,
         )
 
 
@@ -247,17 +263,17 @@ def kv_bytes(model: Model, tp: int) -> int:
     return model.kv_bytes_per_token * max(1, model.kv_heads // tp) // model.kv_heads
 
 
-def load_pair(gpu: str, model: str, tp: int = 1) -> Pair:
+def load_pair(gpu: str, model: str, tp: int = 1, config: Mapping[str, Any] | None = None) -> Pair:
     """The pair of a GPU (name, alias or profile file) and a model, on `tp` GPUs that share it.
 
-    A model is named by its full id or the last part of it, by a config.json, or by an id on the Hugging Face hub.
-    Raises UserError for unknown names, faulty profiles, a model that so many GPUs cannot share or that does not fit
-    their memory; WorkloadError where the hub has to be asked and does not answer.
+    A model is one of the project's (its full id or the last part of it) or of the GPU's measured pairs, or has its
+    `config` beside its name. Raises UserError for unknown names, faulty profiles, a model that so many GPUs cannot
+    share or that does not fit their memory.
     """
     the_gpu = load_gpu(gpu)
-    name = _model_on(the_gpu, model)
-    known = name not in the_gpu.fits or name in all_model_names()
-    the_model, shape = find_model(name) if known else (None, None)
+    name = model if config else _model_on(the_gpu, model)
+    known = config or name not in the_gpu.fits or name in all_model_names()
+    the_model, shape = find_model(name, config) if known else (None, None)
     if tp > 1 and (why := _why_not_over(tp, the_model, shape)):
         raise UserError(f"{the_gpu.name} / {name}: --tp {tp}: {why}")
     said = the_gpu.kv_tokens.get(name) if tp == 1 else None
@@ -311,8 +327,15 @@ def _how_many(gpu: Gpu, model: Model, shape: Shape | None, tp: int) -> str:
 
 
 def model_name(gpu: str, model: str) -> str:
-    """A model's full name on a GPU: of the project's models, or of the GPU's measured pairs. Raises UserError."""
+    """A model's full name on a GPU: of the project's models, or of the GPU's measured pairs; any other as it is."""
     return _model_on(load_gpu(gpu), model)
+
+
+def model_on(gpu: str, model: str) -> tuple[str, dict[str, Any]]:
+    """The same, with the keys of a config.json where the model is neither: read from a path or from the hub."""
+    the_gpu = load_gpu(gpu)
+    name = _model_on(the_gpu, model)
+    return (name, {}) if name in the_gpu.fits else read_model(name)
 
 
 def _model_on(gpu: Gpu, model: str) -> str:

@@ -26,6 +26,7 @@ class Limits(NamedTuple):
 LIMITS = {
     "concurrency": Limits(1, 10**9),
     "requests": Limits(1, 20_000_000),
+    "tp": Limits(1, 64),
     "slots": Limits(1, 10**9),
     "token_budget": Limits(1, 10**9),
     "kv_tokens": Limits(1, 10**9),
@@ -88,6 +89,9 @@ class RunOptions:
     watermark: float = 0.0
     prefix_caching: float | None = None
     cost_model: str = "auto"
+    host: str = ""
+    policy_costs: str = ""
+    tp: int = 1
     repeat: int = 1
     seed: int = 0
     slo: str | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.profiles.kernels.curves import DECIMALS, Floats
+from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.measured import Measured, embedded
 from harness.profiles.kernels.mixed import Alone, MixedLaw, PackedTiles, PaddedTiles
 from harness.profiles.kernels.model import Kernels
@@ -37,14 +38,6 @@ CAPTURED = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 RATE_TOKENS = 4096
 # Lists of `Kernels` reach so far: the largest measured matrices have 32,768 tokens.
 MOST_TOKENS, MOST_SEQUENCES = 65_536, 16_384
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """The host's time: `step_s` t0 of each step, `decode_s` h of each decode in it."""
-
-    step_s: float = 2.5e-3
-    decode_s: float = 5e-6
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,3 +241,19 @@ def test_a_price_in_a_profile_needs_all_of_it(tmp_path: Path, line: str, why: st
     with pytest.raises(UserError, match=r"mine.toml: prices.gpu_hour") as error:
         load_gpu(str(file))
     assert why in str(error.value)
+
+
+def test_the_papers_constants_are_the_papers() -> None:
+    # arXiv 2608.02244, the constants behind its Tables 1 to 3.
+    assert (PAPER.rho0, PAPER.tau, PAPER.c) == (0.002, 1e-6, 5e-4)
+
+
+def test_a_policy_with_an_alpha_and_no_step_log_has_no_share_over_it(tmp_path: Path) -> None:
+    requests, _ = toy_run(40)
+    spec = dataclasses.replace(SPEC, policy="isjl:alpha=10", engine="endpoint", arrival="poisson:rate=9.0")
+    run = load_run(write_run(tmp_path, requests, None, spec=spec))
+    document = profit_document(profit_report([run], prices={0: PRICES}), {})
+    (entry,) = document["runs"]
+    assert "profit_tokenstep" not in entry["metrics"]
+    assert entry["metrics"]["profit_money"]["unit"] == "USD"
+    assert any("no step log" in note for note in document["notes"])
