@@ -137,10 +137,10 @@ def to_names(codes: Ints, names: tuple[str, ...]) -> pa.DictionaryArray:
 
 
 def to_batch(values: dict[str, object], schema: pa.Schema, length: int) -> pa.RecordBatch:
-    """Columns by name, None for all null, as a batch of the schema."""
+    """Columns by name, None for all null, as a batch of the schema; a column that came later need not be there."""
     arrays = []
     for column in schema:
-        value = values[column.name]
+        value = values.get(column.name) if column.name in LATER else values[column.name]
         if value is None:
             arrays.append(pa.nulls(length, column.type))
         elif isinstance(value, pa.Array):

@@ -23,8 +23,6 @@ from harness.drive.wire import Connection
 _STARTS = 16
 # A closed loop whose connections are refused waits so long before it takes the slot again.
 _REFUSED_PAUSE_S = 0.05
-# A connection that the server dropped as idle shows this soon after the send; later it is a failure.
-_STALE_NS = 1_000_000_000
 
 
 class Driver:
@@ -136,7 +134,7 @@ class Driver:
         self._set_alarm()
 
     def answered(self, connection: Connection, error: str | None) -> None:
-        """Part of `wire.Owner`."""
+        """Part of `wire.Owner`: an answer has ended, well where `error` is None."""
         self._pool.heard()
         flight = self._flights.get(connection)
         if flight is None:
@@ -156,12 +154,12 @@ class Driver:
         self._end(flight, finish, error)
 
     def lost(self, connection: Connection, error: str | None) -> None:
-        """Part of `wire.Owner`."""
+        """Part of `wire.Owner`: a connection is gone, and with it an answer under way where `error` says how."""
         self._pool.lost(connection)
         flight = self._flights.get(connection)
         if flight is None or error is None:
             return
-        if self._was_stale(flight, connection):
+        if not self._ending and flight.met_a_stale(connection, self._clock.now_ns()):
             flight.resent = True
             self.resent += 1
             del self._flights[connection]
@@ -199,13 +197,6 @@ class Driver:
     def _send_again(self, flight: Flight) -> None:
         del self._put_off[flight]
         self._send_or_wait(flight)
-
-    def _was_stale(self, flight: Flight, connection: Connection) -> bool:
-        """Whether the server closed an idle connection while a request was on its way, which it has not seen then."""
-        if flight.resent or self._ending or flight.sent_ns is None or connection.t_ns:
-            return False
-        idle = connection.requests > 1 or flight.sent_ns - connection.made_ns > _STALE_NS
-        return idle and self._clock.now_ns() - flight.sent_ns < _STALE_NS
 
     def _ring(self) -> None:
         self.next_due = NEVER  # so that an alarm that rang early is set again
@@ -290,10 +281,10 @@ class Driver:
         if flight.answer.error:  # the stream failed before it fell silent
             self._end(flight, "error", flight.answer.error)
         else:
-            stage = "no connection" if flight.connection is None else f"{len(flight.answer.stamps)} tokens"
-            self._end(flight, "timeout", f"{name}: {stage} after {seconds:g} s")
+            self._end(flight, "timeout", f"{name}: {flight.stage} after {seconds:g} s")
 
     def _end(self, flight: Flight, finish: str, error: str | None) -> None:
+        """A request has ended, well or not: tell it, and let what waits for it go on."""
         now_ns = self._clock.now_ns()
         for timer in flight.timers:
             timer.cancel()
@@ -305,9 +296,7 @@ class Driver:
             self._waiting.remove(flight)
         else:
             del self._flights[connection]
-            # The end of a stream is the read that brought it; a lost connection or a time-out comes without one.
-            by_read = connection.t_ns and connection.answer is None and connection.transport is not None
-            done_ns = connection.t_ns if by_read else now_ns
+            done_ns = flight.done_ns(connection, now_ns)
             if connection.answer is not None:
                 connection.abandon()
             self._pool.give(connection)
@@ -315,17 +304,19 @@ class Driver:
         if error and self._secret:
             error = error.replace(self._secret, "[key]")
         self._emit(flight.result(done_ns, finish, error, self._plan.id(flight.place)))
-        free_ns = now_ns if done_ns is None else done_ns
-        refused = connection is None and finish == "error"
-        if self._ending:
-            pass
-        elif self._schedule.follow(flight.place, free_ns):
+        if not self._ending:
+            refused = connection is None and finish == "error"
+            self._go_on(flight.place, now_ns if done_ns is None else done_ns, refused)
+        self._check_finished()
+
+    def _go_on(self, place: int, free_ns: int, refused: bool) -> None:
+        """What the end of a request brings: the next turn of its session, or its slot's next request."""
+        if self._schedule.follow(place, free_ns):
             self._set_alarm()
         elif self._closed and refused:
             self._loop.call_later(_REFUSED_PAUSE_S, self._take_late)
         elif self._closed:
             self._take_head(free_ns)
-        self._check_finished()
 
     def _take_late(self) -> None:
         self._take_head(self._clock.now_ns())

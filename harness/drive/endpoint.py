@@ -132,8 +132,8 @@ class Endpoint:
 
     def notes(self) -> list[str]:
         """What a user may not expect."""
-        found = [name for name in _PROXIES if os.environ.get(name) or os.environ.get(name.upper())]
-        return [f"{', '.join(found)}: set, and not used: requests go to {self.host} directly"] if found else []
+        proxies = [name for name in _PROXIES if os.environ.get(name) or os.environ.get(name.upper())]
+        return [f"{', '.join(proxies)}: set, and not used: requests go to {self.host} directly"] if proxies else []
 
 
 def key_from(variable: str) -> str:

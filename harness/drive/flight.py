@@ -9,9 +9,12 @@ from harness.drive.openai_stream import Answer
 from harness.drive.settings import Result
 from harness.drive.wire import Connection
 
+# A connection that the server dropped as idle shows this soon after the send; later it is a failure.
+_STALE_NS = 1_000_000_000
+
 
 class Flight:
-    """A request that was due and has not ended."""
+    """A request that was due and has not ended. `place` is its place in the plan; times are the clock's, ns."""
 
     __slots__ = ("answer", "connection", "due_ns", "place", "resent", "retries", "sent_ns", "timers")
 
@@ -24,6 +27,26 @@ class Flight:
         self.answer = answer
         self.connection: Connection | None = None
         self.timers: list[asyncio.TimerHandle] = []
+
+    @property
+    def stage(self) -> str:
+        """How far it has come, for whoever waits no longer."""
+        return "no connection" if self.connection is None else f"{len(self.answer.stamps)} tokens"
+
+    def met_a_stale(self, connection: Connection, now_ns: int) -> bool:
+        """Whether the server closed its idle connection while it was on its way: the server has not seen it then."""
+        if self.resent or self.sent_ns is None or connection.t_ns:
+            return False
+        idle = connection.requests > 1 or self.sent_ns - connection.made_ns > _STALE_NS
+        return idle and now_ns - self.sent_ns < _STALE_NS
+
+    def done_ns(self, connection: Connection, now_ns: int) -> int:
+        """When it ended on its connection: the read that brought the end of the stream, else now.
+
+        A lost connection or a time-out comes without a read.
+        """
+        by_read = connection.t_ns and connection.answer is None and connection.transport is not None
+        return connection.t_ns if by_read else now_ns
 
     def result(self, done_ns: int | None, finish: str, error: str | None, request_id: str) -> Result:
         """How it ended at `done_ns`, and whether what answered it bears its id."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.core.errors import UserError
 from harness.core.text import shown
-from harness.profiles.files import Model
+from harness.profiles.figures import Model
 from harness.profiles.kernels.shape import Experts, Shape
 
 # Models whose layers are those of `Shape`: grouped-query attention over the whole context, a gated feed-forward part.

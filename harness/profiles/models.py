@@ -12,7 +12,8 @@ from typing import Any
 from harness.core.errors import UserError
 from harness.core.text import nearest, shown, spelled
 from harness.profiles.config_json import KEYS, Sized, read_config
-from harness.profiles.files import Model, load_model, model_names, spelled_as
+from harness.profiles.figures import Model
+from harness.profiles.files import load_model, model_names, spelled_as
 from harness.profiles.kernels.shape import Shape
 from workloads.core.reading import open_regular
 from workloads.text.hub import fetch

@@ -11,7 +11,8 @@ from harness.core.errors import UserError
 from harness.core.text import nearest
 from harness.profiles.cost import CostModel
 from harness.profiles.derived import prefill_line, step_costs
-from harness.profiles.files import Fit, Gpu, Model, gpu_names, known_gpu, load_gpu, load_model, model_names, spelled_as
+from harness.profiles.figures import Fit, Gpu, Model
+from harness.profiles.files import gpu_names, known_gpu, load_gpu, load_model, model_names, spelled_as
 from harness.profiles.kernels.build import build, find_kernels
 from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.model import Kernels
@@ -158,8 +159,8 @@ class Pair:
             if f.name not in ("fits", "kv_tokens", "prices")
         }
         # Prices are no part of what a run rests on.
-        told = [f.name for f in dataclasses.fields(Model) if f.name != "prices"]
-        figures = self.model and {name: getattr(self.model, name) for name in told}
+        names = [field.name for field in dataclasses.fields(Model) if field.name != "prices"]
+        figures = self.model and {name: getattr(self.model, name) for name in names}
         model = figures and figures | {"sources": dict(figures["sources"])}
         return {
             "gpu": {**gpu, "aliases": list(self.gpu.aliases), "sources": dict(self.gpu.sources)},
@@ -276,11 +277,11 @@ def load_pair(gpu: str, model: str, tp: int = 1, config: Mapping[str, Any] | Non
     the_model, shape = find_model(name, config) if known else (None, None)
     if tp > 1 and (why := _why_not_over(tp, the_model, shape)):
         raise UserError(f"{the_gpu.name} / {name}: --tp {tp}: {why}")
-    said = the_gpu.kv_tokens.get(name) if tp == 1 else None
-    if said is not None:
-        pair = Pair(the_gpu, name, the_model, said // BLOCK * BLOCK, shape)
+    kv_tokens = the_gpu.kv_tokens.get(name) if tp == 1 else None
+    if kv_tokens is not None:
+        pair = Pair(the_gpu, name, the_model, kv_tokens // BLOCK * BLOCK, shape)
         if pair.kv_tokens == 0:
-            raise UserError(f"{pair.label}: kv_tokens is {said} in the profile: a cache holds at least {BLOCK}")
+            raise UserError(f"{pair.label}: kv_tokens is {kv_tokens} in the profile: a cache holds at least {BLOCK}")
         return pair
     if name in the_gpu.fits and (the_gpu.memory_gb is None or the_model is None):
         raise UserError(

@@ -11,7 +11,8 @@ from typing import Any
 
 from harness.core.errors import UserError
 from harness.measure.profit import Prices
-from harness.profiles.files import GPU_HOUR, TOKEN_PRICES, Price, load_gpu, load_model
+from harness.profiles.figures import Price
+from harness.profiles.files import GPU_HOUR, TOKEN_PRICES, load_gpu, load_model
 
 PROMPT, OUTPUT = TOKEN_PRICES
 

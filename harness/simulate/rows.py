@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from struct import Struct
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -79,13 +80,7 @@ def request_batch(rows: Rows, trace: Trace, limits: EngineLimits) -> pa.RecordBa
     column = {name: rows.requests[:, i] for i, name in enumerate(REQUEST_FIELDS)}
     trace_rows = column["row"]
     too_long = column["finish"] == FINISHES.index("too_long")
-    values = {
-        "id": [trace.id_of(row) for row in trace_rows.tolist()],
-        "row": trace_rows,
-        "session": None if trace.session is None else trace.session[trace_rows],
-        "turn": None if trace.turn is None else trace.turn[trace_rows],
-        "prompt_tokens": trace.prompt_tokens[trace_rows],
-        "expected_output_tokens": trace.output_tokens[trace_rows],
+    values = trace_columns(trace, trace_rows) | {
         "due_s": column["due"] / 1e9,
         "sent_s": column["sent"] / 1e9,
         "first_token_s": pa.array(column["first"] / 1e9, mask=too_long),
@@ -95,10 +90,23 @@ def request_batch(rows: Rows, trace: Trace, limits: EngineLimits) -> pa.RecordBa
         "preemptions": column["preemptions"],
         "cached_tokens": rows.cached_tokens,
         "token_gaps_s": _token_gaps_s(rows.gaps, trace_rows),
+        "event_tokens": None,  # nothing is streamed here
         "finish": to_names(column["finish"], FINISHES),
         "error": _errors(trace_rows, too_long, trace, limits),
     }
     return to_batch(values, REQUESTS, len(trace_rows))
+
+
+def trace_columns(trace: Trace, rows: Ints) -> dict[str, Any]:
+    """What a trace says of these of its rows, under the names of REQUESTS."""
+    return {
+        "id": [trace.id_of(row) for row in rows.tolist()],
+        "row": rows,
+        "session": None if trace.session is None else trace.session[rows],
+        "turn": None if trace.turn is None else trace.turn[rows],
+        "prompt_tokens": trace.prompt_tokens[rows],
+        "expected_output_tokens": trace.output_tokens[rows],
+    }
 
 
 def step_batch(rows: Rows) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.trace.stats import arrivals_of, duplicates_of, hazard_of, phases_of, sharing_of
 from harness.trace.theory import theory_table
-from workloads.core.trace import Ints, Trace
+from workloads.core.trace import UNIT_QUESTION, Ints, Trace
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -105,7 +105,7 @@ def _findings(document: dict[str, Any]) -> Iterator[str]:
         yield f"note: {note}"
 
 
-_SAID = ("skipped", "workload", "phases", "notes", "notices")
+_SAID = ("skipped", "workload", "phases", "notes", "notices", UNIT_QUESTION)
 
 
 def _told(source: dict[str, Any]) -> str:

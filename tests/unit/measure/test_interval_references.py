@@ -86,6 +86,20 @@ def test_unpaired_variances_add_with_welchs_freedom() -> None:
     assert math.isclose(ratio.high, b.value / a.value * math.exp(half), rel_tol=1e-12)
 
 
+def test_equal_means_of_different_requests_are_not_equal_runs() -> None:
+    a = estimate(list(range(20)), [1.0, 3.0] * 10)
+    b = estimate(list(range(20)), [3.0, 1.0] * 10)
+    for paired in (True, False):
+        ratio = within_run_ratio(a, b, paired)
+        assert ratio is not None
+        assert ratio.ratio == pytest.approx(1.0)
+        assert ratio.low < 0.9
+        assert ratio.high > 1.1
+    same = within_run_ratio(a, a, paired=True)
+    assert same is not None
+    assert (same.low, same.high, same.p) == (1.0, 1.0, 1.0)
+
+
 def test_two_values_without_any_spread_have_a_sure_ratio() -> None:
     a, b = estimate(list(range(20)), [2.0] * 20), estimate(list(range(20)), [3.0] * 20)
     for paired in (True, False):
