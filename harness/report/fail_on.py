@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 import re
 from dataclasses import dataclass
 
 from harness.core.errors import UserError
-from harness.measure.metrics import METRICS
+from harness.measure.metrics import PROFITS
 from harness.report.comparison import Comparison, metric_names
 
 _FAIL_ON = re.compile(r"\s*([a-z0-9_]+(?:\.(?:mean|p50|p90|p95|p99))?)\s*(<=|>=|<|>)\s*([+-]?\d+(?:\.\d+)?)\s*%\s*")
@@ -45,12 +46,17 @@ class FailOn:
 
 def parse_fail_on(text: str) -> FailOn:
     """Read `output_throughput<-5%` or `ttft_s.p99>10%`; UserError with an example where it is neither."""
-    match = _FAIL_ON.fullmatch(text)
-    metric = match[1].removesuffix(".mean") if match else ""
-    if match is None or metric not in metric_names():
-        what = "not understood" if match is None else f"no metric {metric}"
+    condition = _FAIL_ON.fullmatch(text)
+    example = 'write METRIC<PERCENT%, in quotes, such as "output_throughput<-5%" or "ttft_s.p99>10%"'
+    if condition is None:
+        raise UserError(f"--fail-on {text!r}: not understood; {example}")
+    metric = condition[1].removesuffix(".mean")
+    # Profit is computed from prices that a comparison does not have.
+    comparable = [name for name in metric_names() if name not in PROFITS]
+    if metric not in comparable:
+        near = difflib.get_close_matches(metric, comparable, n=3, cutoff=0) or comparable[:3]
+        listed = ", ".join(near)
         raise UserError(
-            f'--fail-on {text!r}: {what}; write METRIC<PERCENT%, such as "output_throughput<-5%" or '
-            f'"ttft_s.p99>10%", with METRIC one of {", ".join(METRICS)}'
+            f"--fail-on {text!r}: no metric {metric} in a comparison, where the nearest are {listed}; {example}"
         )
-    return FailOn(text, metric, match[2], float(match[3]))
+    return FailOn(text, metric, condition[2], float(condition[3]))

@@ -21,6 +21,8 @@ def profit_table(report: ProfitReport) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
+    from harness.core.folding import Folding
+
     arms = sorted(report.arms, key=lambda arm: (arm.total.alpha is None, arm.total.alpha or 0.0))
     kinds = " and ".join(sorted({kind_words(run) for arm in arms for run in arm.runs}))
     parts: list[RenderableType] = []
@@ -28,12 +30,12 @@ def profit_table(report: ProfitReport) -> RenderableType:
         constants = report.constants
         settings = f"ρ0 {constants.rho0:g}, τ {constants.tau:g}, c {constants.c:g}, {report.footprint} counts"
         parts.append(Text(f"{kinds}: token-step profit Π in units of its own ({settings})"))
-        parts.append(_tokenstep_table(report, arms))
+        parts.append(Folding(_tokenstep_table(report, arms)))
     if any(arm.total.prices for arm in arms):
         currency = next(arm.total.prices.currency for arm in arms if arm.total.prices)
-        parts += [Text(f"{kinds}: profit in money, {currency}"), _money_table(arms)]
+        parts += [Text(f"{kinds}: profit in money, {currency}"), Folding(_money_table(arms))]
     if report.curves and len(report.curves["profit_over_c"]["lines"]) > 1:
-        parts += [Text("Π as the cost of a step c grows"), _over_c_table(report.curves["profit_over_c"])]
+        parts += [Text("Π as the cost of a step c grows"), Folding(_over_c_table(report.curves["profit_over_c"]))]
     parts += [Text(f"  {note}") for note in report.notes]
     return Group(*parts)
 

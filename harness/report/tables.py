@@ -55,12 +55,15 @@ def show_table(run: Run) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
+    from harness.core.folding import Folding
+
     document = run_document(run)
     counts = {name: value for name, value in document["counts"].items() if value is not None}
     tally = Text(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in counts.items()), style="dim")
-    parts: list[RenderableType] = [_heading(run, document), tally, *_metric_tables(run, document["metrics"])]
+    tables = _metric_tables(run, document["metrics"])
+    parts: list[RenderableType] = [_heading(run, document), tally, *map(Folding, tables)]
     if "gap_mean" in document["metrics"]:
-        parts.append(_fairness_of_run(run, document["metrics"]))
+        parts.append(Folding(_fairness_of_run(run, document["metrics"])))
     window = document["window"]
     if window:
         parts.append(Text(f"steady: {window['start_s']:.2f}–{window['end_s']:.2f} s, {window['rule']}", style="dim"))
@@ -133,6 +136,8 @@ def fairness_table(runs: Sequence[Run]) -> RenderableType | None:
     from rich.table import Table
     from rich.text import Text
 
+    from harness.core.folding import Folding
+
     logged = [arm for arm in arms_of(runs) if all("gap_mean" in run.summary.get("metrics", {}) for run in arm)]
     if not logged:
         return None
@@ -152,7 +157,7 @@ def fairness_table(runs: Sequence[Run]) -> RenderableType | None:
             share = _mean(documents, f"violation_share{counted}", "value", 100)
             cells.append(share if share == "-" else f"{share} %{' KV' if counted else ''}")
         table.add_row(Text(arm[0].spec.policy + (f" ×{len(arm)}" if len(arm) > 1 else "")), *cells)
-    return table
+    return Folding(table)
 
 
 def compare_table(comparison: Comparison, percentiles: bool = False) -> RenderableType:
@@ -160,6 +165,8 @@ def compare_table(comparison: Comparison, percentiles: bool = False) -> Renderab
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
+
+    from harness.core.folding import Folding
 
     kinds = " and ".join(sorted({kind_words(run) for run in comparison.a + comparison.b}))
     a, b = comparison.a[0].spec.label, comparison.b[0].spec.label
@@ -180,7 +187,7 @@ def compare_table(comparison: Comparison, percentiles: bool = False) -> Renderab
     for compared in _worth_a_line(comparison, percentiles):
         word = Text(compared.word, style=_WORD_STYLE.get(compared.word, ""))
         table.add_row(*_compare_cells(compared), word)
-    return Group(head, table)
+    return Group(head, Folding(table))
 
 
 def mixed_share(arm: Sequence[Run]) -> float | None:
@@ -199,6 +206,8 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
     """Several runs side by side, a line an arm: means over its repeats, all its failures, its worst verdict."""
     from rich.table import Table
     from rich.text import Text
+
+    from harness.core.folding import Folding
 
     arms = arms_of(runs)
     title = " and ".join(sorted({kind_words(run) for run in runs}))
@@ -224,7 +233,7 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
             str(sum(document["counts"]["failed"] or 0 for document in documents)),
             Text(level, style=_WORD_STYLE.get(level, "")),
         )
-    return table
+    return Folding(table)
 
 
 def _mean(documents: Sequence[dict[str, Any]], name: str, key: str, scale: float = 1.0) -> str:
