@@ -13,7 +13,7 @@ from pathlib import Path
 
 from workloads.core import cache
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.text import hub
 
 KINDS = (".parquet", ".jsonl", ".json", ".zip")
@@ -41,13 +41,13 @@ class Shards:
 
     def source(self) -> dict[str, object]:
         """What a trace's source says of the files; the revision where the hub sent them."""
-        names = [shown(path.name) for path in self.files]
+        names = [spelled(path.name) for path in self.files]
         files: dict[str, object] = {"file": names[0]} if len(names) == 1 else {"files": names}
         return files | {"file_sha256": self.digest()} | self.hub_source()
 
     def hub_source(self) -> dict[str, object]:
         """The repository and its revision, where the hub sent them."""
-        return {"hub": shown(self.hub), "revision": self.revision} if self.hub else {}
+        return {"hub": spelled(self.hub), "revision": self.revision} if self.hub else {}
 
 
 def _natural(path: str) -> list[tuple[int, int | str]]:
@@ -77,7 +77,7 @@ def _missing(names: list[str], where: str) -> list[str]:
     matches = [_OF.match(os.path.basename(name)) for name in names]
     have = Counter((match[1], int(match[3])) for match in matches if match)
     return [
-        f"{where}: {count} of {of} shards {shown(stem)}-…-of-{of:05} are there: the rest of the data set is left out"
+        f"{where}: {count} of {of} shards {spelled(stem)}-…-of-{of:05} are there: the rest of the data set is left out"
         for (stem, of), count in have.items()
         if count != of
     ]
@@ -88,14 +88,14 @@ def local(pattern: str) -> Shards:
     path = Path(os.path.expanduser(pattern))
     if os.path.isdir(path):
         names = [str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()]
-        chosen = choose(names, shown(path))
-        return Shards(tuple(path / name for name in chosen), notices=tuple(_missing(chosen, shown(path))))
+        chosen = choose(names, spelled(path))
+        return Shards(tuple(path / name for name in chosen), notices=tuple(_missing(chosen, spelled(path))))
     if glob.has_magic(pattern) and not os.path.exists(path):
         fitting = [name for name in glob.glob(str(path), recursive=True) if os.path.isfile(name)]
         if not fitting:
-            raise WorkloadError(f"{shown(path)}: no file fits the pattern")
+            raise WorkloadError(f"{spelled(path)}: no file fits the pattern")
         fitting.sort(key=_natural)
-        return Shards(tuple(map(Path, fitting)), notices=tuple(_missing(fitting, shown(path))))
+        return Shards(tuple(map(Path, fitting)), notices=tuple(_missing(fitting, spelled(path))))
     return Shards((path,))
 
 
@@ -112,14 +112,14 @@ def from_hub(repo_at_revision: str, *, name: str, wanted: re.Pattern[str] | None
 
     def pick(names: list[str]) -> list[str]:
         fitting = [file for file in names if wanted is None or wanted.search(file)]
-        return choose(fitting or names, f"{shown(repo)} on the hub")
+        return choose(fitting or names, f"{spelled(repo)} on the hub")
 
     def whole(names: list[str]) -> bool:
         return not _missing(names, "")
 
     folder, names = hub.fetch_files(repo, revision or None, pick, whole, remedy=remedy)
     # The hub's cache keeps files under their revision: …/snapshots/REVISION/FILE.
-    return Shards(tuple(folder / file for file in names), repo, folder.name, tuple(_missing(names, shown(repo))))
+    return Shards(tuple(folder / file for file in names), repo, folder.name, tuple(_missing(names, spelled(repo))))
 
 
 def find(path: str, hf: str, *, name: str, wanted: re.Pattern[str] | None = None) -> Shards:

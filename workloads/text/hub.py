@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 
 ANSWER_WITHIN_S = 4.0
 
@@ -23,7 +23,7 @@ def _reason(error: Exception, repo: str, kind: str, name: str) -> str:
     )
 
     if isinstance(error, GatedRepoError):
-        page = f"https://huggingface.co/{'datasets/' if kind == 'dataset' else ''}{shown(repo)}"
+        page = f"https://huggingface.co/{'datasets/' if kind == 'dataset' else ''}{spelled(repo)}"
         return f"it is gated: accept its licence on its page and set HF_TOKEN; the page is {page}"
     if isinstance(error, RepositoryNotFoundError):
         return f"the hub has no {kind} of that name, or it is private and needs HF_TOKEN"
@@ -81,7 +81,7 @@ def fetch_files(
     from huggingface_hub import HfApi, hf_hub_download, snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    failure = f"cannot load {shown(repo)}{f' at {shown(revision)}' if revision else ''} from the hub"
+    failure = f"cannot load {spelled(repo)}{f' at {spelled(revision)}' if revision else ''} from the hub"
     kept: tuple[Path, list[str]] | None = None
     try:
         folder = Path(snapshot_download(repo, repo_type="dataset", revision=revision, local_files_only=True))
@@ -92,7 +92,7 @@ def fetch_files(
         # Not in the cache, or nothing of it that is data.
         pass
     except Exception as error:
-        raise WorkloadError(f"{failure} ({shown(str(error).splitlines()[0])}): {remedy}") from None
+        raise WorkloadError(f"{failure} ({spelled(str(error).splitlines()[0])}): {remedy}") from None
     try:
         info = HfApi().dataset_info(repo, revision=revision, timeout=ANSWER_WITHIN_S)
         names = pick([file.rfilename for file in info.siblings or []])
