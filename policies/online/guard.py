@@ -64,24 +64,29 @@ class Guard:
         self.top: int | None = None  # the largest count of those that run, after the step
         self.bottom = 0  # and the smallest
 
-    def look(self, view: View, partial_prefills: Sequence[PartialPrefill], anyone_waits: bool) -> None:
+    def look(self, view: View, partial_prefills: Sequence[PartialPrefill], waiting: int) -> None:
         """Sees what holds a slot before a step; with no slot free, or nobody to take it, the step admits none."""
-        self._running = view.decoding + len(partial_prefills)
+        decoding = view.decoding
+        self._running = decoding + len(partial_prefills)
         self.free_slots = view.slots - self._running
         self.budget = 0
-        if self.free_slots <= 0 or not anyone_waits:
+        if self.free_slots <= 0 or not waiting:
             return
-        self._token_budget = view.token_budget
-        decodes = 0 if self._exclusive else view.decoding
-        # What a partly computed prompt leaves; where it leaves something it is complete after this step.
-        self.budget = view.token_budget - decodes - sum(partial.tokens_left for partial in partial_prefills)
-        counts = [self.start(partial.num_prompt_tokens, partial.num_output_tokens) for partial in partial_prefills]
-        if view.decoding:
-            descending = view.footprints() if self._kv else view.num_output_tokens()
-            ticks = 0 if self._exclusive else 1
-            counts += [descending[0] + ticks, descending[-1] + ticks]
-        self.top = max(counts, default=None)
-        self.bottom = min(counts, default=0)
+        self._token_budget = budget = view.token_budget
+        top, bottom = None, 0
+        if decoding:
+            counts = view.footprints() if self._kv else view.num_output_tokens()
+            top, bottom = counts[0], counts[-1]
+            if not self._exclusive:
+                budget -= decoding
+                top, bottom = top + 1, bottom + 1
+        for partial in partial_prefills:
+            # Where something of the budget is left, its prompt is complete after this step.
+            budget -= partial.tokens_left
+            count = self.start(partial.num_prompt_tokens, partial.num_output_tokens)
+            bottom = count if top is None else min(bottom, count)
+            top = count if top is None else max(top, count)
+        self.budget, self.top, self.bottom = budget, top, bottom
 
     def start(self, num_prompt_tokens: int, num_output_tokens: int) -> int:
         """A request's count after the step that completes its prefill, which gives a token."""
@@ -92,9 +97,8 @@ class Guard:
         if self.top is None:
             return True
         least, most = self._delay(candidate)
-        return (
-            self.top + most - candidate.start <= self._alpha and candidate.start - (self.bottom + least) <= self._alpha
-        )
+        start, alpha = candidate.start, self._alpha
+        return self.top + most - start <= alpha and start - self.bottom - least <= alpha
 
     def _delay(self, candidate: Candidate) -> tuple[int, int]:
         """The least and most decode steps that come between this step and the one that completes its prefill.

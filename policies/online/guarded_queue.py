@@ -80,7 +80,7 @@ class GuardedQueue:
         while self._busy and (self._busy[0][0] <= self.clock or self._opens):
             _, _, slot = heappop(self._busy)
             insort(self._reserved, slot, key=_deadline)
-        self._guard.look(view, partial_prefills, bool(self._waiting))
+        self._guard.look(view, partial_prefills, len(self._waiting))
 
     # What the engine calls.
 

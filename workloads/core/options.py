@@ -142,10 +142,8 @@ def _value(where: str, option: Option, text: str) -> Any:
     if option.type in (int, float):
         return _number(where, option, text)
     if option.choices and text not in option.choices:
-        listed = ", ".join(choice for choice in option.choices if choice)
-        raise WorkloadError(
-            f"{where}: {option.name}={spelled(text, 40)} is unknown{suggest(text, option.choices)}: it is one of {listed}"
-        )
+        near, listed = suggest(text, option.choices), ", ".join(choice for choice in option.choices if choice)
+        raise WorkloadError(f"{where}: {option.name}={spelled(text, 40)} is unknown{near}: it is one of {listed}")
     return text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,13 @@ from typing import Any
 from workloads.core.errors import WorkloadError
 
 
-def one_line(text: str) -> str:
-    """A text without line breaks, control characters or stray bytes: their codes instead."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+def _code(letter: str) -> str:
+    return ascii(letter)[1:-1]
+
+
+def one_line(text: str, instead: Callable[[str], str] = _code) -> str:
+    """A text without line breaks, control characters or stray bytes: their codes, or what `instead` gives for each."""
+    return "".join(letter if letter.isprintable() else instead(letter) for letter in text)
 
 
 def spelled(name: object, longest: int = 300) -> str:

@@ -124,7 +124,8 @@ def _from_parquet(path: Path, form: ChatForm) -> Iterator[Conversation]:
         listed = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
         if not (listed and pa.types.is_struct(column.type.value_type)):
             raise WorkloadError(
-                f"{spelled(path)}: column {form.column} is {spelled(column.type, 80)}, not a list of turns (role, content)"
+                f"{spelled(path)}: column {form.column} is {spelled(column.type, 80)}, "
+                "not a list of turns (role, content)"
             )
         turns = column.flatten()
         field = turns.type.get_field_index

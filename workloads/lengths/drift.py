@@ -86,7 +86,8 @@ def whole_numbers(name: str, option: str, text: str, least: int = 1) -> list[int
         numbers = []
     if not numbers or not all(least <= number <= LARGEST for number in numbers):
         raise WorkloadError(
-            f"drift:{name}: {option}={spelled(text, 60)} is no list of whole numbers of at least {least}, such as 512/128"
+            f"drift:{name}: {option}={spelled(text, 60)} is no list of whole numbers of at least {least}, "
+            "such as 512/128"
         )
     return numbers
 
