@@ -13,6 +13,7 @@ from harness.core.errors import UserError
 from harness.core.records import FINISHES
 from harness.core.runspec import RunSpec
 from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
+from harness.engines.off_grid import OffGrid
 from harness.engines.outlived import Outlived
 from harness.engines.serving.command import SCHEDULER
 from harness.engines.serving.environments import Environment, untested
@@ -59,7 +60,10 @@ class Emulated:
         """Whose scheduler it is, and how the cost of a step is known."""
         pair, version = self.virtual.pair, self.environment.version
         how = pair.describe(self.virtual.spec.cost_model)
-        notes = [f"emulated: vLLM {version}'s own scheduler in virtual time; {how}", *pair.policy_notes]
+        notes = [
+            f"emulated: vLLM {version}'s own scheduler in virtual time; {how}",
+            *pair.policy_notes(self.virtual.spec.cost_model),
+        ]
         warning = untested(self.environment)
         return notes if warning is None else [*notes, warning]
 
@@ -106,7 +110,8 @@ class Emulated:
             self.process.close()
             raise
         requests.flush()
-        outlived, observed = tuple(requests.outlived.notes), requests.outlived.observed
+        outlived = (*requests.outlived.notes, *requests.off_grid.notes)
+        observed = requests.outlived.observed | requests.off_grid.observed
         if "error" in result:
             why = f"policy {self.virtual.spec.policy}, step {result['step']}: {result['error']}"
             return Ended("failed", why, outlived, observed)
@@ -141,7 +146,7 @@ class Emulated:
 
     def _converse(self, step_log: str, requests: _EndedRequests, stopped: Stopped) -> dict[str, Any]:
         """Answers what each step costs until the job is over; its last message, `stopped` where it was cut short."""
-        process, seconds = self.process, self.virtual.cost.seconds
+        process, cost = self.process, self.virtual.cost
         process.send(self._job(step_log))
         halted = False
         steps = 0
@@ -150,7 +155,10 @@ class Emulated:
             if "step" in message:
                 steps += 1
                 halted = stopped()
-                process.send(-1 if halted else round(seconds(*message["step"]) * 1e9))
+                prefill_tokens, work, decodes, context, longest = message["step"]
+                seconds = cost.seconds(prefill_tokens, work, decodes, context, longest)
+                requests.off_grid.see_asked(prefill_tokens, decodes, context, seconds)
+                process.send(-1 if halted else round(seconds * 1e9))
             elif "end" in message:
                 requests.add(message["end"])
             elif "done" in message:
@@ -168,7 +176,7 @@ class _EndedRequests:
         self._virtual = virtual
         self._writer = writer
         self._progress = progress
-        self.outlived = Outlived(virtual.hints)
+        self.outlived, self.off_grid = Outlived(virtual.hints), OffGrid(virtual.cost)
         self._rows: list[list[int]] = []
         self._gaps: dict[int, Ints] = {}
         self._ended = self._output_tokens = self._now = 0

@@ -28,8 +28,8 @@ class EndpointEngine:
     """One run against a server, ready to go; raises UserError for what the user can mend.
 
     `endpoint` may be set until `replay` begins, where the server starts later than the prompts are made; `note`
-    then stands for what is said of it. `extra` is what every request's body carries besides; with `empty_tokens` an
-    event with an empty text is a token.
+    then stands for what is said of it. `extra` is what every request's body carries besides; with `told` the server is
+    believed that says how many tokens an event holds.
     """
 
     kind = "measured"
@@ -43,13 +43,13 @@ class EndpointEngine:
         note: str | None = None,
         *,
         extra: Mapping[str, Any] | None = None,
-        empty_tokens: bool = False,
+        told: bool = False,
     ) -> None:
         self.spec = spec
         self.stream = stream
         self.endpoint = endpoint
         self.client = client
-        self.empty_tokens = empty_tokens
+        self.told = told
         self.degraded: list[str] = []
         if len(stream.levels) > 1 and client.processes > 1:
             raise UserError("--processes: a schedule of concurrency is kept by one process: leave --processes out")
@@ -120,7 +120,7 @@ class EndpointEngine:
             first_token_timeout_s=self.client.first_token_timeout_s,
             max_duration_s=self.spec.max_duration_s,
             retries_429=self.client.retries_429,
-            empty_tokens=self.empty_tokens,
+            told=self.told,
         )
 
     def _warm_up(self, writer: RunWriter, stopped: Stopped) -> dict[str, Any]:

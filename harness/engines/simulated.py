@@ -12,8 +12,11 @@ from harness import __version__
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.engines.base import Ended, Progress, Status, Stopped, cut_short, profile_file
+from harness.engines.off_grid import OffGrid
 from harness.engines.outlived import Outlived
 from harness.profiles.cost import CostModel
+from harness.profiles.kernels.host import read_host
+from harness.profiles.kernels.model import Kernels
 from harness.profiles.pair import Pair, load_pair
 from harness.runs.writer import RunWriter
 from harness.simulate.batch import BatchLoop
@@ -39,11 +42,13 @@ class Simulated:
         self.spec = spec
         self.stream = stream
         self.profile = profile
-        self.pair = load_pair(profile or spec.gpu, spec.model)
+        self.pair = load_pair(profile or spec.gpu, spec.model, spec.tp, spec.config)
         self.limits = limits_of(spec, self.pair)
-        self.cost = self.pair.cost(spec.cost_model)
+        host = read_host(spec.host)
+        self.cost = self.pair.cost(spec.cost_model, host)
         trace = stream.trace
-        self.costs = self.pair.policy_constants(trace.mean_prompt_tokens, trace.mean_output_tokens, spec.token_budget)
+        means = (trace.mean_prompt_tokens, trace.mean_output_tokens)
+        self.costs = self.pair.policy_constants(*means, spec.token_budget, spec.policy_costs or spec.cost_model, host)
         self.hints = hints_of(spec.lengths, trace, spec.seed)
         self.content: Content | None = None
         if spec.prefix_caching is not None:
@@ -53,7 +58,10 @@ class Simulated:
     @property
     def notes(self) -> list[str]:
         """How the cost of a step is known."""
-        notes = [f"simulated: {self.pair.describe(self.spec.cost_model)}", *self.pair.policy_notes]
+        notes = [
+            f"simulated: {self.pair.describe(self.spec.cost_model)}",
+            *self.pair.policy_notes(self.spec.cost_model),
+        ]
         trace = self.stream.trace
         if self.content is not None:
             share = 100 * self.content.recurring_tokens() / int(trace.prompt_tokens.sum())
@@ -65,17 +73,18 @@ class Simulated:
     @property
     def degraded(self) -> list[str]:
         """What the pair's profile holds against it."""
-        return list(self.pair.degraded)
+        return list(self.pair.degraded(self.spec.cost_model))
 
     def provenance(self) -> dict[str, Any]:
         """Engine, cost model with its parameters and basis, profile, policy constants."""
         # A roofline is a prediction also where the pair was measured.
-        basis = "derived" if self.cost.name == "roofline" else self.pair.basis
+        basis = {"roofline": "derived", "kernels": "measured kernels"}.get(self.cost.name, self.pair.basis)
+        tables = self.cost.about if isinstance(self.cost, Kernels) else {}
         return {
             "engine": "virtual-time batch loop",
             "engine_version": f"schedbench {__version__}",
             "policy_class": type(self.policy).__name__,
-            "cost_model": {"name": self.cost.name, "basis": basis, "parameters": self.cost.parameters()},
+            "cost_model": {"name": self.cost.name, "basis": basis, "parameters": self.cost.parameters(), **tables},
             "policy_constants": {name: getattr(self.costs, name) for name in StepCosts.__slots__},
             "profile": self.pair.to_manifest(),
             "kv_blocks": self.limits.kv_blocks,
@@ -90,7 +99,7 @@ class Simulated:
         """
         output_tokens = 0
         trace = self.stream.trace
-        outlived = Outlived(self.hints)
+        outlived, off_grid = Outlived(self.hints), OffGrid(self.cost)
         cache: PrefixCache | None = None
         if self.content is not None:
             cache = PrefixCache(self.content, self.limits.kv_blocks - 1, self.limits.block_size)
@@ -103,12 +112,13 @@ class Simulated:
                 outlived.see(rows.request_column("row"), rows.request_column("output_tokens"))
             if len(rows.steps):
                 writer.add_steps(step_batch(rows))
+                off_grid.see(rows.steps)
             progress(Status(rows.finished, rows.now_ns / 1e9, output_tokens))
             return not stopped()
 
         limit = self.spec.max_duration_s
         loop = replay(self.stream, self.policy, self.cost, self.limits, sink, limit, self.hints, cache)
-        observed, notes = outlived.observed, list(outlived.notes)
+        observed, notes = outlived.observed | off_grid.observed, [*outlived.notes, *off_grid.notes]
         if cache is not None:
             hits = self._hits(cache)
             observed = observed | {"prefix_cache": hits}

@@ -76,10 +76,9 @@ class Vllm:
             Endpoint(_NOWHERE),
             client,
             f"measured: vLLM {env.version} ({env.kind}), started for each run",
-            # In vLLM's completions each event with a choice is a token, part of a character or special ones too, which
-            # have no text. In chat special ones have it only when asked for.
-            empty_tokens=client.api == "completions",
-            extra={"skip_special_tokens": False} if client.api == "chat" else None,
+            # An event may hold several tokens, or one that shows nothing: vLLM says how many.
+            extra={"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
+            told=True,
         )
         # What this version cannot do is known before anything starts.
         command(spec, env.python, spec.model, 1, self._plugin(Path(STEP_LOG)), env.flags)

@@ -24,7 +24,7 @@ _POLL_S = 0.2
 def get(endpoint: Endpoint, path: str, timeout_s: float = _TIMEOUT_S) -> tuple[int, bytes]:
     """Status and body of a GET on the endpoint, past any proxy; OSError where nothing answers."""
     base = urlsplit(endpoint.url).path.rstrip("/").removesuffix("/v1")
-    headers = dict(endpoint.headers) | ({"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {})
+    headers = endpoint.added()
     context = endpoint.context()
     connection = (
         http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout_s)
