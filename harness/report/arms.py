@@ -88,7 +88,7 @@ def pair_repeats(a: Sequence[Run], b: Sequence[Run], allow: Collection[str]) -> 
     if numbers[0] != numbers[1]:
         raise UserError(
             f"the repeats do not match: (repeat, seed) are {some(numbers[0])} in A and {some(numbers[1])} in B: "
-            "run both policies in one `bench run`"
+            "name the runs of one `bench run` instead of a folder that holds others too, or run both policies in one"
         )
     return list(zip(left, right, strict=True))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 import re
 from dataclasses import dataclass
 
 from harness.core.errors import UserError
-from harness.measure.metrics import METRICS
+from harness.measure.metrics import PROFITS
 from harness.report.comparison import Comparison, row_names
 
 _FAIL_ON = re.compile(r"\s*([a-z0-9_]+(?:\.(?:mean|p50|p90|p95|p99))?)\s*(<=|>=|<|>)\s*([+-]?\d+(?:\.\d+)?)\s*%\s*")
@@ -46,12 +47,16 @@ class FailOn:
 
 def parse_fail_on(text: str) -> FailOn:
     """Read `output_throughput<-5%` or `ttft_s.p99>10%`; UserError with an example where it is neither."""
-    found = _FAIL_ON.fullmatch(text)
-    name = found[1].removesuffix(".mean") if found else ""
-    if found is None or name not in row_names():
-        what = "not understood" if found is None else f"no metric {name}"
+    condition = _FAIL_ON.fullmatch(text)
+    example = 'write METRIC<PERCENT%, in quotes, such as "output_throughput<-5%" or "ttft_s.p99>10%"'
+    if condition is None:
+        raise UserError(f"--fail-on {text!r}: not understood; {example}")
+    name = condition[1].removesuffix(".mean")
+    # Profit is computed from prices that a comparison does not have.
+    known = [row for row in row_names() if row not in PROFITS]
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0) or known[:3]
         raise UserError(
-            f'--fail-on {text!r}: {what}; write METRIC<PERCENT%, such as "output_throughput<-5%" or '
-            f'"ttft_s.p99>10%", with METRIC one of {", ".join(METRICS)}'
+            f"--fail-on {text!r}: no metric {name} in a comparison, where the nearest are {', '.join(near)}; {example}"
         )
-    return FailOn(text, name, found[2], float(found[3]))
+    return FailOn(text, name, condition[2], float(condition[3]))

@@ -25,6 +25,8 @@ def profit_table(found: Profit) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
+    from harness.core.folding import Folding
+
     rows = sorted(found.rows, key=lambda row: (row.total.alpha is None, row.total.alpha or 0.0))
     kinds = " and ".join(
         sorted({run.kind + (", twin lengths" if is_twin(run) else "") for r in rows for run in r.runs})
@@ -33,12 +35,15 @@ def profit_table(found: Profit) -> RenderableType:
     parts: list[RenderableType] = []
     if any(row.total.fairness for row in rows):
         told = f"ρ0 {k.rho0:g}, τ {k.tau:g}, c {k.c:g}, {found.footprint} counts"
-        parts += [Text(f"{kinds}: token-step profit Π in units of its own ({told})"), _tokenstep_table(found, rows)]
+        parts += [
+            Text(f"{kinds}: token-step profit Π in units of its own ({told})"),
+            Folding(_tokenstep_table(found, rows)),
+        ]
     if any(row.total.prices for row in rows):
         currency = next(row.total.prices.currency for row in rows if row.total.prices)
-        parts += [Text(f"{kinds}: profit in money, {currency}"), _money_table(rows)]
+        parts += [Text(f"{kinds}: profit in money, {currency}"), Folding(_money_table(rows))]
     if found.curves and len(found.curves["profit_over_c"]["lines"]) > 1:
-        parts += [Text("Π as the cost of a step c grows"), _over_c_table(found.curves["profit_over_c"])]
+        parts += [Text("Π as the cost of a step c grows"), Folding(_over_c_table(found.curves["profit_over_c"]))]
     parts += [Text(f"  {note}") for note in found.notes]
     return Group(*parts)
 

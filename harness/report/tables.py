@@ -54,6 +54,8 @@ def show_table(run: Run) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from harness.core.folding import Folding
+
     spec, document = run.spec, run_document(run)
     head = Text.assemble(
         (spec.label, "bold"), f" on {spec.gpu} · {spec.model} · {spec.workload} · {spec.arrival}\n",
@@ -88,7 +90,7 @@ def show_table(run: Run) -> RenderableType:
             numbers.add_row(name, _number(values.get("value"), scale), interval, unit)
         elif values.get("count") != 0:
             latencies.add_row(name, *(_number(values.get(one), scale) for one in _SHOWN), interval, unit)
-    parts: list[RenderableType] = [head, tally, numbers, latencies]
+    parts: list[RenderableType] = [head, tally, Folding(numbers), Folding(latencies)]
     if "gap_mean" in document["metrics"]:
         parts.append(_fairness_of_one(run, document["metrics"]))
     window = document["window"]
@@ -100,6 +102,8 @@ def show_table(run: Run) -> RenderableType:
 def _fairness_of_one(run: Run, metrics: dict[str, Any]) -> RenderableType:
     """The fairness of one run, decode and KV footprint side by side."""
     from rich.table import Table
+
+    from harness.core.folding import Folding
 
     alpha = alpha_of(run.spec)
     title = f"{_kind(run)} fairness, " + ("no α to hold it against" if alpha is None else f"α = {alpha:g}")
@@ -115,13 +119,15 @@ def _fairness_of_one(run: Run, metrics: dict[str, Any]) -> RenderableType:
         interval = _interval(decode.get("low"), decode.get("high"), scale)
         values = [_number(one.get("value"), scale) for one in (decode, kv)]
         table.add_row(name, values[0], interval, values[1], unit)
-    return table
+    return Folding(table)
 
 
 def fairness_table(runs: Sequence[Run]) -> RenderableType | None:
     """The fairness of several runs, a line an arm that has a step log; None where none has."""
     from rich.table import Table
     from rich.text import Text
+
+    from harness.core.folding import Folding
 
     known = [arm for arm in arms(runs) if all("gap_mean" in run.summary.get("metrics", {}) for run in arm)]
     if not known:
@@ -142,7 +148,7 @@ def fairness_table(runs: Sequence[Run]) -> RenderableType | None:
             share = _mean(documents, f"violation_share{counted}", "value", 100)
             cells.append(share if share == "-" else f"{share} %{' KV' if counted else ''}")
         table.add_row(Text(arm[0].spec.policy + (f" ×{len(arm)}" if len(arm) > 1 else "")), *cells)
-    return table
+    return Folding(table)
 
 
 def compare_table(comparison: Comparison, percentiles: bool = False) -> RenderableType:
@@ -150,6 +156,8 @@ def compare_table(comparison: Comparison, percentiles: bool = False) -> Renderab
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
+
+    from harness.core.folding import Folding
 
     kinds = " and ".join(sorted({_kind(run) for run in comparison.a + comparison.b}))
     a, b = comparison.a[0].spec.label, comparison.b[0].spec.label
@@ -169,7 +177,7 @@ def compare_table(comparison: Comparison, percentiles: bool = False) -> Renderab
     table.add_column("B is", no_wrap=True)
     for row in _in_order(comparison, percentiles):
         table.add_row(*_compare_cells(row), Text(row.word, style=_WORD_STYLE.get(row.word, "")))
-    return Group(head, table)
+    return Group(head, Folding(table))
 
 
 def mixed_share(arm: Sequence[Run]) -> float | None:
@@ -187,6 +195,8 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
     """Several runs side by side, a line an arm: means over its repeats, all its failures, its worst verdict."""
     from rich.table import Table
     from rich.text import Text
+
+    from harness.core.folding import Folding
 
     title = " and ".join(sorted({_kind(run) for run in runs}))
     if any(len(arm) > 1 for arm in arms(runs)):
@@ -211,7 +221,7 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
             str(sum(document["counts"]["failed"] or 0 for document in documents)),
             Text(level, style=_WORD_STYLE.get(level, "")),
         )
-    return table
+    return Folding(table)
 
 
 def _mean(documents: Sequence[dict[str, Any]], name: str, key: str, scale: float = 1.0) -> str:

@@ -123,7 +123,10 @@ def _names(asked: Asked) -> tuple[list[str], list[str], list[tuple[str, dict[str
     real = asked.template.engine == "vllm"
     policies = canonical_policies(asked.policies, asked.template.engine)
     if not real and (only := [policy for policy in policies if read_policy(policy)[0] in VLLM_OWN]):
-        raise UserError(f"policy {only[0]} is a setting of real vLLM: it goes with --engine vllm alone")
+        raise UserError(
+            f"policy {only[0]} is a setting of real vLLM: it needs the GPU here (or --gpu cpu) and an environment "
+            "(`bench engine install`); elsewhere v1 is the nearest"
+        )
     gpus = _once([_gpu_name(gpu, real) for gpu in asked.gpus])
     model = asked.template.model
     models = [(_model_name(gpu, model), {}) if real else model_on(gpu, model) for gpu in gpus]
