@@ -61,7 +61,10 @@ _OURS: dict[str, tuple[str, ...]] = {
     "--warmup N": ("num-warmups", "warmup-requests", "warmup-request-count", "warmups"),
     "--seed N": ("random-seed",),
     "--api chat, or completions, which streams as well": ("streaming", "stream"),
-    "nothing: an answer has the length asked for, unless --no-ignore-eos is given": ("ignore-eos", "disable-ignore-eos"),
+    "nothing: an answer has the length asked for, unless --no-ignore-eos is given": (
+        "ignore-eos",
+        "disable-ignore-eos",
+    ),
     "--field NAME=VALUE, a field of every request's body": (
         "extra-request-body",
         "extra-inputs",

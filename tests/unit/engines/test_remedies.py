@@ -11,7 +11,17 @@ from harness.engines.client import Client, read_form
 from harness.engines.remedies import remedy_for
 
 ENDPOINT = Endpoint("http://127.0.0.1/v3", key="k")
-FIELDS = ("model", "prompt", "max_tokens", "temperature", "stream", "stream_options", "ignore_eos", "seed", "vllm_xargs")
+FIELDS = (
+    "model",
+    "prompt",
+    "max_tokens",
+    "temperature",
+    "stream",
+    "stream_options",
+    "ignore_eos",
+    "seed",
+    "vllm_xargs",
+)
 
 
 @pytest.mark.parametrize(

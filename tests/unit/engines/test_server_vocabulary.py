@@ -52,7 +52,9 @@ def test_of_the_ids_that_a_server_knows(size: int) -> None:
         assert len(server.asked) < 30
 
 
-@pytest.mark.parametrize("answer", [plain(b"", "404 Not Found"), json_answer({"prompt": ""}), json_answer({}, "400 No")])
+@pytest.mark.parametrize(
+    "answer", [plain(b"", "404 Not Found"), json_answer({"prompt": ""}), json_answer({}, "400 No")]
+)
 def test_a_server_that_cannot_be_asked_says_nothing(answer: bytes) -> None:
     with raw_server(lambda _, __: [answer]) as server:
         assert vocabulary_of(Endpoint(server.url), Served("m")) is None
