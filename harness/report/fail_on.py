@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from harness.core.errors import UserError
 from harness.measure.metrics import PROFITS
-from harness.report.comparison import Comparison, row_names
+from harness.report.comparison import Comparison, metric_names
 
 _FAIL_ON = re.compile(r"\s*([a-z0-9_]+(?:\.(?:mean|p50|p90|p95|p99))?)\s*(<=|>=|<|>)\s*([+-]?\d+(?:\.\d+)?)\s*%\s*")
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -32,16 +32,15 @@ class FailOn:
 
         UserError for a metric that the comparison does not have.
         """
-        row = comparison.rows.get(self.metric)
-        if row is None:
-            raise UserError(
-                f"--fail-on {self.text!r}: the comparison has no {self.metric}; it has {', '.join(comparison.rows)}"
-            )
-        if comparison.refusal or row.ratio is None:
-            return f"--fail-on {self.text}: {row.metric} was {row.word}"
-        change = 100 * (row.ratio - 1)
+        compared = comparison.metrics.get(self.metric)
+        if compared is None:
+            others = ", ".join(comparison.metrics)
+            raise UserError(f"--fail-on {self.text!r}: the comparison has no {self.metric}; it has {others}")
+        if comparison.refusal or compared.ratio is None:
+            return f"--fail-on {self.text}: {self.metric} was {compared.word}"
+        change = 100 * (compared.ratio - 1)
         if _OPERATORS[self.sign](change, self.percent):
-            return f"--fail-on {self.text}: {row.metric} changed by {change:+.2f}% ({row.word})"
+            return f"--fail-on {self.text}: {self.metric} changed by {change:+.2f}% ({compared.word})"
         return None
 
 
@@ -51,12 +50,13 @@ def parse_fail_on(text: str) -> FailOn:
     example = 'write METRIC<PERCENT%, in quotes, such as "output_throughput<-5%" or "ttft_s.p99>10%"'
     if condition is None:
         raise UserError(f"--fail-on {text!r}: not understood; {example}")
-    name = condition[1].removesuffix(".mean")
+    metric = condition[1].removesuffix(".mean")
     # Profit is computed from prices that a comparison does not have.
-    known = [row for row in row_names() if row not in PROFITS]
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0) or known[:3]
+    comparable = [name for name in metric_names() if name not in PROFITS]
+    if metric not in comparable:
+        near = difflib.get_close_matches(metric, comparable, n=3, cutoff=0) or comparable[:3]
+        listed = ", ".join(near)
         raise UserError(
-            f"--fail-on {text!r}: no metric {name} in a comparison, where the nearest are {', '.join(near)}; {example}"
+            f"--fail-on {text!r}: no metric {metric} in a comparison, where the nearest are {listed}; {example}"
         )
-    return FailOn(text, name, condition[2], float(condition[3]))
+    return FailOn(text, metric, condition[2], float(condition[3]))
