@@ -72,6 +72,9 @@ _ENTRIES = (
             Option("source", str, "embedded", "embedded, or hub: V3 from the hub", choices=("embedded", "hub")),
             *_TEXT,
             *protocol(500, 0),
+            Option(
+                "natural", int, 0, "outputs as a model stops by itself: so many tokens in the mean, 0: the data's", 0
+            ),
             _ORDER,
         ),
         loaders.share_gpt,

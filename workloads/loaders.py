@@ -55,7 +55,7 @@ def protocol(cap: int, forced: int, min_output: int = 1) -> tuple[Option, ...]:
     )
 
 
-_LIMITS = ("pairs", *(option.name for option in protocol(0, 0)))
+_LIMITS = ("pairs", "natural", *(option.name for option in protocol(0, 0)))
 
 
 def _limited(trace: Trace, values: Values) -> Trace:

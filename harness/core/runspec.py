@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+# The version of run.json and summary.json that is written, and the latest that is read.
 SCHEMA_VERSION = 1
 
 

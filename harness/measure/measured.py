@@ -53,38 +53,56 @@ def measure(table: Any, steps: Any | None, spec: RunSpec, closed_loop: bool) -> 
     UserError for a limit in `spec.slo` on something that is no latency of a request.
     """
     requests = Requests.of(table)
+    arrivals = Arrivals.of(requests, table, real=spec.engine not in VIRTUAL_ENGINES)
     # In an open loop the arrivals decide how many are in flight, so that a peak of theirs is no steady state.
     window = steady_window(requests, closed_loop) if closed_loop else None
     since = requests.sent if closed_loop else requests.due
-    done = requests.completed
-    arrivals = Arrivals.of(requests, table, real=spec.engine not in VIRTUAL_ENGINES)
-    several = done & ~arrivals.held_back & (requests.output_tokens > arrivals.first)
+    start, end = span(requests)
+    stay = _mean_stay(requests) / (end - start) if end > start else 0.0
+    gaps = token_gaps(requests, arrivals, steps if spec.engine in VIRTUAL_ENGINES else None)
     samples = {
+        name: dataclasses.replace(sample, overlap=stay)
+        for name, sample in _samples(requests, arrivals, since, gaps).items()
+    }
+    rates = _rates(requests, arrivals, since, window, spec.slo)
+    states = step_states(steps)
+    for variant, state in states.items():
+        rates |= estimates(steps, variant, state, alpha_of(spec, variant), stay)
+    return Measured(requests, arrivals, window, stay, rates, samples, states)
+
+
+def _samples(requests: Requests, arrivals: Arrivals, since: Ints, gaps: Sample) -> dict[str, Sample]:
+    """The latencies by name; `since` is when each request's wait begins, `gaps` those between tokens."""
+    done = requests.completed
+    several = done & ~arrivals.held_back & (requests.output_tokens > arrivals.first)
+    return {
         "ttft_s": _sample(requests, done, since, requests.first),
         "ttft_from_sent_s": _sample(requests, done, requests.sent, requests.first),
         "tpot_s": Sample.of(requests.row[several], _time_per_token(requests, arrivals, several)),
-        "itl_s": token_gaps(requests, arrivals, steps if spec.engine in VIRTUAL_ENGINES else None),
+        "itl_s": gaps,
         "e2el_s": _sample(requests, done, since, requests.done),
         "send_lag_s": _sample(requests, np.ones_like(done), requests.due, requests.sent),
     }
+
+
+def _rates(
+    requests: Requests, arrivals: Arrivals, since: Ints, window: Window | None, slo: dict[str, float]
+) -> dict[str, Estimate | None]:
+    """The rates by name, over the run and over the steady window; goodput where there is an SLO."""
+    done = requests.completed
     works = {
         "request_throughput": work.completions(requests, done),
         "output_throughput": work.tokens(requests, done, prompt=False),
         "total_throughput": work.tokens(requests, done, prompt=True),
     }
     start, end = span(requests)
-    stay = _mean_stay(requests) / (end - start) if end > start else 0.0
-    samples = {name: dataclasses.replace(one, overlap=stay) for name, one in samples.items()}
-    rates = {name: one.rate(start, end) for name, one in works.items()}
-    if spec.slo:
-        good = work.completions(requests, done & within(requests, arrivals, since, spec.slo))
+    rates = {name: done_work.rate(start, end) for name, done_work in works.items()}
+    if slo:
+        good = work.completions(requests, done & within(requests, arrivals, since, slo))
         rates["goodput"] = good.rate(start, end)
-    for name, one in works.items():
-        rates[f"{name}_steady"] = one.rate(window.start, window.end) if window else None
-    states = step_states(steps)
-    for variant, state in states.items():
-        rates |= estimates(steps, variant, state, alpha_of(spec, variant), stay)
-    return Measured(requests, arrivals, window, stay, rates, samples, states)
+    for name, done_work in works.items():
+        rates[f"{name}_steady"] = done_work.rate(window.start, window.end) if window else None
+    return rates
 
 
 def step_states(steps: Any | None) -> dict[str, Fairness]:
@@ -119,10 +137,10 @@ def within(requests: Requests, arrivals: Arrivals, since: Ints, slo: dict[str, f
 
 
 def _sample(requests: Requests, which: Bools, start: Ints, end: Ints) -> Sample:
-    known = which & (start != MISSING) & (end != MISSING)
-    if known.all():
+    timed = which & (start != MISSING) & (end != MISSING)
+    if timed.all():
         return Sample.of(requests.row, end - start)
-    return Sample.of(requests.row[known], end[known] - start[known])
+    return Sample.of(requests.row[timed], end[timed] - start[timed])
 
 
 def _mean_stay(requests: Requests) -> float:

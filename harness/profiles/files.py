@@ -51,6 +51,10 @@ def load_gpu(name: str) -> Gpu:
     for known in names:
         if plain in map(_plain, known_gpu(known).aliases):
             return known_gpu(known)
+    if plain == "cpu":
+        raise UserError(
+            "--gpu cpu is real vLLM on this machine's processor: it goes with --engine vllm; simulate a GPU"
+        )
     raise UserError(
         f"no GPU named {name!r}{nearest(plain, names)} Use one of {', '.join(names)} or a profile file (.toml)"
     )

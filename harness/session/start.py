@@ -103,7 +103,10 @@ def start_vllm(options: RunOptions) -> Started:
     cpu, gpus = is_cpu(gpu), cards()
     if not cpu and not is_here(gpu, gpus):
         here = ", ".join(sorted({card.name for card in gpus})) or "no GPU that nvidia-smi knows (--gpu cpu)"
-        raise UserError(f"--engine vllm --gpu {gpu}: this machine has {here}: name its own, or leave out --engine")
+        raise UserError(
+            f"--engine vllm --gpu {gpu}: this machine has {here}: name its own and a --model that it can serve, "
+            "or leave out --engine"
+        )
     environment = examine(engine_python(options.engine_python, cpu))
     if cpu != (environment.kind == "cpu"):
         raise UserError(

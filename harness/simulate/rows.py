@@ -5,6 +5,7 @@ A row a request and a row a step: integers, in nanoseconds and tokens.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any
@@ -47,6 +48,20 @@ class Rows:
     def step_column(self, name: str) -> Ints:
         """A column of the step rows by its name in STEP_COLUMNS."""
         return self.steps[:, STEP_COLUMNS.index(name)]
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """The rows of a whole replay from those that were handed over as it went."""
+    last = parts[-1]
+    return Rows(
+        requests=np.concatenate([rows.requests for rows in parts]),
+        steps=np.concatenate([rows.steps for rows in parts]),
+        gaps={row: gaps for rows in parts for row, gaps in rows.gaps.items()},
+        states=last.states,
+        now_ns=last.now_ns,
+        finished=last.finished,
+        cached_tokens=None if last.cached_tokens is None else [n for rows in parts for n in rows.cached_tokens or ()],
+    )
 
 
 class RowLog:

@@ -76,12 +76,13 @@ def info_table(document: dict[str, Any]) -> RenderableType:
         parts += [Text(), theory_table(document["prediction"]), Text()]
     for reason, count in document["skipped"].items():
         parts.append(Text(f"skipped {count:,}: {reason}"))
-    parts.append(Text(_told(document["source"]), style="dim"))
+    parts.append(Text(_source_text(document["source"]), style="dim"))
     parts.append(Text(f"digest {document['digest']}", style="dim"))
     return Group(*parts)
 
 
 def _findings(document: dict[str, Any]) -> Iterator[str]:
+    """A line for each thing that the workload shows."""
     arrivals, hazard, shared = document["arrivals"], document["hazard"], document["shared_prefixes"]
     if arrivals and arrivals["rate"]:
         gaps = f", cv of the gaps {arrivals['cv']:.2f} (Poisson has 1)" if arrivals["cv"] is not None else ""
@@ -107,8 +108,9 @@ def _findings(document: dict[str, Any]) -> Iterator[str]:
         yield f"note: {note}"
 
 
-_SAID = ("skipped", "workload", "phases", "notes", "notices", UNIT_QUESTION)
+# What stands elsewhere in the table.
+_SHOWN_ABOVE = ("skipped", "workload", "phases", "notes", "notices", UNIT_QUESTION)
 
 
-def _told(source: dict[str, Any]) -> str:
-    return "\n".join(f"{key}: {value}" for key, value in source.items() if key not in _SAID)
+def _source_text(source: dict[str, Any]) -> str:
+    return "\n".join(f"{key}: {value}" for key, value in source.items() if key not in _SHOWN_ABOVE)

@@ -284,7 +284,7 @@ def parse_arrival(text: str, *, rate: float | None = None, concurrency: int | No
     values = options.read(f"arrival {name}", ARRIVALS[name], given)
     if "rate" in values:
         if "rate" not in given:
-            raise WorkloadError(f"arrival {text} needs a rate in requests per second")
+            raise WorkloadError(f"arrival {text} needs a rate in requests per second: give --rate, such as --rate 20")
         _positive(shown(text, 120), "rate", values["rate"], MOST_PER_S)
     return _MAKERS[name](text, values, given)
 

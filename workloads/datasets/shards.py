@@ -105,7 +105,10 @@ def from_hub(repo_at_revision: str, *, name: str, wanted: re.Pattern[str] | None
     `wanted` narrows the repository's files down; `name` is the workload's, for errors to say what to give.
     """
     repo, _, revision = repo_at_revision.partition("@")
-    remedy = f"download it elsewhere and give {name}:path=FOLDER, or leave hf away for the lengths that travel along"
+    remedy = (
+        f"download it elsewhere and give {name}:path=FOLDER, or use {name} without hf and source for the lengths that "
+        "travel along"
+    )
 
     def pick(names: list[str]) -> list[str]:
         fitting = [file for file in names if wanted is None or wanted.search(file)]

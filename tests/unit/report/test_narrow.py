@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from harness.core.folding import Folding
-from harness.report.arms import arms
+from harness.report.arms import arms_of
 from harness.report.comparison import compare_runs
 from harness.report.tables import compare_table, run_table, show_table
 from harness.runs.run import Run, load_run
@@ -41,7 +41,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_figure_of_a_table_is_cut(pair: list[Run], width: int) -> None:
-    first, second = arms(pair)
+    first, second = arms_of(pair)
     trace = load_workload("synthetic", {"mu_l": "64", "mu_o": "16"}, requests=50, seed=0, model="m/m")
     shown = [compare_table(compare_runs(first, second)), run_table(pair), show_table(pair[0])]
     for what in (*shown, info_table(trace_info(trace))):

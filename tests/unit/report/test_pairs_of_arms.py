@@ -67,10 +67,10 @@ def test_a_reported_metric_that_one_side_lacks_or_has_as_zero_has_no_ratio(tmp_p
     a = reported(tmp_path / "a", "v0", {"output_throughput": rate, "request_throughput": {"value": 0, "unit": "req/s"}})
     b = reported(tmp_path / "b", "v1", {"ttft_s": {"mean": 2.0, "unit": "s"}, "request_throughput": {"value": 3.0}})
     for first, second in ((a, b), (b, a)):
-        rows = compare([first], [second]).rows
+        rows = compare([first], [second]).metrics
         for name in ("ttft_s", "output_throughput"):
             assert name not in rows or rows[name].ratio is None
-    assert compare([a], [b]).rows["request_throughput"].ratio is None
+    assert compare([a], [b]).metrics["request_throughput"].ratio is None
 
 
 def test_an_arms_own_repeats_are_what_is_compared(tmp_path: Path) -> None:
