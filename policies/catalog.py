@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from policies.core import Policy, PolicyError, StepCosts
+from policies import options
+from policies.core import Policy, PolicyError, StepCosts, floor_share
 from policies.online.controller import ControlOptions, FixedController, OnlineController
 from policies.online.ebplus import EBPlus
 from policies.online.exclusive import Exclusive
@@ -16,8 +16,8 @@ from policies.online.guard import PLAN, GuardOptions
 from policies.online.isjl import Isjl
 from policies.online.mixed import Mixed
 from policies.online.orders import Ranked, expected
+from policies.options import LARGEST, Option, count, share, word
 
-LARGEST = 10**9
 EB_PAPER = "arXiv 2606.00516"
 FAIR_PAPER = "arXiv 2608.02244"
 # What a policy does with the output lengths that `--lengths` makes known.
@@ -26,20 +26,8 @@ IGNORED, USED, NEEDED = "ignored", "used", "needed"
 # Settings of vLLM's own scheduler, which no engine of ours can run.
 STOCK, INTERVAL = "stock", "v1-interval"
 VLLM_OWN = (STOCK, INTERVAL)
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option: how it is read, what holds without it, and what it may be."""
-
-    name: str
-    read: Callable[[str], Any]
-    default: Any
-    help: str
-    check: Callable[[Any], bool] = lambda _: True
-    must: str = ""
-    required: bool = False
-    needs_lengths: bool = False
+# The rule of v0 on a host as slow as vLLM's first engine: virtual engines alone can have another host.
+V0_ENGINE = "v0-engine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +40,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEntry:
-    """A line of the catalog."""
+    """A policy by name; `make` gets its typed options and what it is made for."""
 
     name: str
     summary: str
@@ -62,47 +50,19 @@ class PolicyEntry:
     lengths: str = IGNORED
 
 
-class Entry(Protocol):
-    """What reading a policy's options takes of its entry, in this catalog or another (`policies.offline`)."""
-
-    @property
-    def name(self) -> str:
-        """The canonical name."""
-
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """What may follow the name."""
-
-
-AnEntry = TypeVar("AnEntry", bound=Entry)
-
-
-def _share(name: str, default: float | None, help_: str) -> Option:
-    return Option(name, float, default, help_, lambda x: 0 < x < 1, "between 0 and 1")
-
-
-def _count(name: str, default: int | None, help_: str) -> Option:
-    return Option(name, int, default, help_, lambda x: 1 <= x <= LARGEST, f"a whole number of 1 to {LARGEST}")
-
-
-def _word(name: str, default: str, other: str, help_: str) -> Option:
-    return Option(name, str, default, help_, lambda x: x in (default, other), f"{default} or {other}")
-
-
+_DEFAULT = ControlOptions()
 _CONTROL = (
-    _share("theta_min", 0.01, "lowest threshold θ*"),
-    _share("theta_max", 0.8, "highest threshold θ*"),
-    _share("theta_init", 0.7, "threshold until 30 requests have completed"),
-    _share("epsilon", 0.01, "accepted probability of exceeding the KV cache, in N*"),
-    _count("update_every", 100, "completions between updates"),
-    _count("window", 500, "completions that the estimates look back on"),
-    Option(
+    share("theta_min", _DEFAULT.theta_min, "lowest threshold θ*"),
+    share("theta_max", _DEFAULT.theta_max, "highest threshold θ*"),
+    share("theta_init", _DEFAULT.theta_init, f"threshold until {_DEFAULT.min_completions} requests have completed"),
+    share("epsilon", _DEFAULT.epsilon, "accepted probability of exceeding the KV cache, in N*"),
+    count("update_every", _DEFAULT.update_every, "completions between updates"),
+    count("window", _DEFAULT.window, "completions that the estimates look back on"),
+    word(
         "correction",
-        str,
-        "first_order",
+        _DEFAULT.correction,
+        "none",
         "first_order or none: the correction Δθ for an increasing hazard",
-        lambda x: x in ("first_order", "none"),
-        "first_order or none",
     ),
 )
 
@@ -111,29 +71,29 @@ _CONTROL = (
 _WITH_FIXED_K = ("update_every", "window")
 
 
-def _control(options: Mapping[str, Any]) -> ControlOptions:
-    control = ControlOptions(**{option.name: options[option.name] for option in _CONTROL})
+def _control(values: Mapping[str, Any]) -> ControlOptions:
+    control = ControlOptions(**{option.name: values[option.name] for option in _CONTROL})
     if control.theta_min > control.theta_max:
         raise PolicyError(f"theta_min={control.theta_min} is above theta_max={control.theta_max}: swap them")
     return control
 
 
-def _online(options: dict[str, Any], setting: Setting) -> OnlineController:
+def _online(values: dict[str, Any], setting: Setting) -> OnlineController:
     if setting.costs is None:
         raise PolicyError("this policy needs the step costs of a GPU and model: name both, or give a fixed k (eb:k=32)")
-    return OnlineController(_control(options), setting.costs)
+    return OnlineController(_control(values), setting.costs)
 
 
-def _eb(options: dict[str, Any], setting: Setting) -> Policy:
-    k, theta = options["k"], options["theta"]
+def _eb(values: dict[str, Any], setting: Setting) -> Policy:
+    k, theta = values["k"], values["theta"]
     if k is not None and theta is not None:
         raise PolicyError("eb takes k or theta, not both")
     if theta is not None:
-        k = max(1, math.floor(theta * setting.slots + 1e-9))  # 0.29 · 100 is 28.999… in doubles
+        k = max(1, floor_share(theta, setting.slots))
     if k is None:
-        return Exclusive(_online(options, setting))
+        return Exclusive(_online(values, setting))
     for option in _CONTROL:
-        if option.name not in _WITH_FIXED_K and options[option.name] != option.default:
+        if option.name not in _WITH_FIXED_K and values[option.name] != option.default:
             raise PolicyError(
                 f"eb: {option.name} shapes the online threshold and does nothing with a fixed k: leave out one"
             )
@@ -141,46 +101,46 @@ def _eb(options: dict[str, Any], setting: Setting) -> Policy:
         raise PolicyError(
             f"eb: k={k} is above the {setting.slots} slots: it could never be reached; lower k or raise --slots"
         )
-    return Exclusive(FixedController(k, _control(options)))
+    return Exclusive(FixedController(k, _control(values)))
 
 
-def _ebplus(options: dict[str, Any], setting: Setting) -> Policy:
-    controller = _online(options, setting)
+def _ebplus(values: dict[str, Any], setting: Setting) -> Policy:
+    controller = _online(values, setting)
     assert setting.costs is not None
-    return EBPlus(controller, setting.costs, options["delta"], options["smoothing"], options["cooldown"])
+    return EBPlus(controller, setting.costs, values["delta"], values["smoothing"], values["cooldown"])
 
 
-def _v0(options: dict[str, Any], setting: Setting) -> Policy:
+def _v0(values: dict[str, Any], setting: Setting) -> Policy:
     return Exclusive(FixedController(1, ControlOptions()))
 
 
-def _v1(options: dict[str, Any], setting: Setting) -> Policy:
+def _v1(values: dict[str, Any], setting: Setting) -> Policy:
     return Mixed()
 
 
-def _sjf(options: dict[str, Any], setting: Setting) -> Policy:
+def _sjf(values: dict[str, Any], setting: Setting) -> Policy:
     return Mixed(Ranked(expected))
 
 
-def _ljf(options: dict[str, Any], setting: Setting) -> Policy:
+def _ljf(values: dict[str, Any], setting: Setting) -> Policy:
     # Nobody starts beside one that is a token further: ISJL with α = 0.
     return Isjl(GuardOptions(0, plan=0.0, exclusive=True))
 
 
-def _isjl(options: dict[str, Any], setting: Setting) -> Policy:
+def _isjl(values: dict[str, Any], setting: Setting) -> Policy:
     return Isjl(
         GuardOptions(
-            options["alpha"],
-            options["footprint"] == "kv",
-            options["plan"],
-            options["max_wait"],
-            options["guard"] == "lenient",
-            options["prefill"] == "exclusive",
+            values["alpha"],
+            values["footprint"] == "kv",
+            values["plan"],
+            values["max_wait"],
+            values["guard"] == "lenient",
+            values["prefill"] == "exclusive",
         )
     )
 
 
-def _vllm_alone(options: dict[str, Any], setting: Setting) -> Policy:
+def _vllm_alone(values: dict[str, Any], setting: Setting) -> Policy:
     raise PolicyError("this is a setting of vLLM's own scheduler and no policy of ours: it goes with --engine vllm")
 
 
@@ -191,6 +151,13 @@ POLICIES: dict[str, PolicyEntry] = {
             "v0",
             "prefill first, alone, as soon as a slot is free: EB with k = 1",
             f"{EB_PAPER}; vLLM v0",
+            (),
+            _v0,
+        ),
+        PolicyEntry(
+            V0_ENGINE,
+            "vLLM's first engine: the rule of v0 on a host that takes 5 ms a step and 100 µs a running sequence",
+            "vLLM RFC 6913, RFC 6854, PR 8050",
             (),
             _v0,
         ),
@@ -206,12 +173,12 @@ POLICIES: dict[str, PolicyEntry] = {
             "exclusive batching: prefill and decode take turns, with a fixed k or the online k*",
             f"{EB_PAPER}, EB(k) and EB(k*)",
             (
-                _count(
+                count(
                     "k",
                     None,
                     "free slots that trigger a prefill phase; without it (and theta) k* is found online",
                 ),
-                _share("theta", None, "the same as a share of the slots: k = floor(theta·N)"),
+                share("theta", None, "the same as a share of the slots: k = floor(theta·N)"),
                 *_CONTROL,
             ),
             _eb,
@@ -237,7 +204,7 @@ POLICIES: dict[str, PolicyEntry] = {
                     lambda x: 0 < x <= 1,
                     "above 0 and at most 1",
                 ),
-                _count("cooldown", 3, "updates in a row that must favour the other mode before it changes"),
+                count("cooldown", 3, "updates in a row that must favour the other mode before it changes"),
                 *_CONTROL,
             ),
             _ebplus,
@@ -272,7 +239,7 @@ POLICIES: dict[str, PolicyEntry] = {
                     f"a whole number of 0 to {LARGEST}",
                     required=True,
                 ),
-                _word("footprint", "decode", "kv", "decode or kv: gaps in output tokens, or in prompt plus output"),
+                word("footprint", "decode", "kv", "decode or kv: gaps in output tokens, or in prompt plus output"),
                 Option(
                     "plan",
                     float,
@@ -282,9 +249,9 @@ POLICIES: dict[str, PolicyEntry] = {
                     "0 to 1",
                     needs_lengths=True,
                 ),
-                _count("max_wait", 5000, "decode steps after which a waiting request lets nobody past"),
-                _word("guard", "strict", "lenient", "strict or lenient: whether a late long one waits or starts"),
-                _word("prefill", "mixed", "exclusive", "mixed or exclusive: whether decoding goes on during prefill"),
+                count("max_wait", 5000, "decode steps after which a waiting request lets nobody past"),
+                word("guard", "strict", "lenient", "strict or lenient: whether a late long one waits or starts"),
+                word("prefill", "mixed", "exclusive", "mixed or exclusive: whether decoding goes on during prefill"),
             ),
             _isjl,
             USED,
@@ -300,7 +267,7 @@ POLICIES: dict[str, PolicyEntry] = {
             INTERVAL,
             "vLLM's own mixed batching, prefill only every n-th step (--engine vllm, vLLM 0.33 or newer)",
             "vLLM, prefill_schedule_interval",
-            (_count("n", 4, "steps from one that may prefill to the next"),),
+            (count("n", 4, "steps from one that may prefill to the next"),),
             _vllm_alone,
         ),
     )
@@ -309,13 +276,10 @@ POLICIES: dict[str, PolicyEntry] = {
 ALIASES = {"fcfs": "v1"}
 
 
-def _nearest(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
-    return f"did you mean {close[0]}? " if close else ""
-
-
 # Schedules made of all requests at once: no engine that meets them one by one can follow them.
 OFFLINE_ONLY = ("isjl-best", "isjl-paper")
+
+Entry = TypeVar("Entry")
 
 
 def find_policy(name: str) -> PolicyEntry:
@@ -325,37 +289,24 @@ def find_policy(name: str) -> PolicyEntry:
     return find_entry(name, POLICIES)
 
 
-def find_entry(name: str, catalog: Mapping[str, AnEntry]) -> AnEntry:
-    """A catalog's entry; PolicyError with the nearest name where there is none."""
+def find_entry(name: str, catalog: Mapping[str, Entry]) -> Entry:
+    """An entry of this catalog or another by its name or alias; PolicyError with the nearest where there is none."""
     name = ALIASES.get(name.lower(), name.lower())
     if name not in catalog:
-        known = [*catalog, *(alias for alias, meant in ALIASES.items() if meant in catalog)]
-        raise PolicyError(f"unknown policy {name!r}: {_nearest(name, known)}known are {', '.join(known)}")
+        known = [*catalog, *(alias for alias, stands_for in ALIASES.items() if stands_for in catalog)]
+        near = options.suggest(name, known)
+        raise PolicyError(f"unknown policy {name!r}: {near}known are {', '.join(known)}")
     return catalog[name]
 
 
-def read_options(name: str, given: Mapping[str, str], entry: Entry | None = None) -> dict[str, Any]:
+def read_policy(text: str) -> tuple[str, dict[str, str]]:
+    """A policy's name and options as they were written; PolicyError where a part is no option."""
+    return options.split(text)
+
+
+def read_options(name: str, given: Mapping[str, str]) -> dict[str, Any]:
     """Every option of the policy, the given ones read and checked; PolicyError names the option and what it must be."""
-    entry = entry or find_policy(name)
-    known = {option.name: option for option in entry.options}
-    for key in given:
-        if key not in known:
-            options = f"its options are {', '.join(known)}" if known else "it takes no options"
-            raise PolicyError(f"{name}: unknown option {key!r}: {_nearest(key, list(known))}{options}")
-    for option in entry.options:
-        if option.required and option.name not in given:
-            raise PolicyError(f"{name} needs {option.name}=…, {option.help}: such as {name}:{option.name}=100")
-    values = {key: option.default for key, option in known.items()}
-    for key, text in given.items():
-        option = known[key]
-        try:
-            value = option.read(text)
-        except ValueError:
-            value = None
-        if value is None or not option.check(value):
-            told = text if len(text) <= 40 else f"{text[:39]}…"
-            raise PolicyError(f"{name}: {key}={told} must be {option.must or 'a number'}")
-        values[key] = value
+    values = options.read(name, find_policy(name).options, given)
     if "theta_init" in given:
         low, init, high = (values[key] for key in ("theta_min", "theta_init", "theta_max"))
         # The default is cut to the limits; what a user gives and does not get is an error.
@@ -364,37 +315,16 @@ def read_options(name: str, given: Mapping[str, str], entry: Entry | None = None
     return values
 
 
-def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def canonical_policy(name: str, given: Mapping[str, str], entry: Entry | None = None) -> str:
+def canonical_policy(name: str, given: Mapping[str, str]) -> str:
     """The policy as one string: options in alphabetical order, defaults left out, aliases resolved (v0 = eb:k=1)."""
-    entry = entry or find_policy(name)
-    values = read_options(name, given, entry)
-    defaults = {option.name: option.default for option in entry.options}
-    changed = [f"{key}={_shown(values[key])}" for key in sorted(values) if values[key] != defaults[key]]
-    text = f"{entry.name}:{','.join(changed)}" if changed else entry.name
+    entry = find_policy(name)
+    text = options.write(entry.name, entry.options, read_options(name, given))
     return "v0" if text == "eb:k=1" else text
 
 
 def make_policy(name: str, given: Mapping[str, str], slots: int, costs: StepCosts | None) -> Policy:
     """A fresh policy for one run of an engine with N = `slots`; PolicyError where an option does not fit."""
     return find_policy(name).make(read_options(name, given), Setting(slots, costs))
-
-
-def read_policy(text: str) -> tuple[str, dict[str, str]]:
-    """A policy's name and options; PolicyError where a part is no option."""
-    name, _, rest = text.partition(":")
-    given: dict[str, str] = {}
-    for part in rest.split(",") if rest else []:
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise PolicyError(f"policy {text}: {part!r} is not an option: write key=value, such as eb:k=32")
-        if key.strip() in given:
-            raise PolicyError(f"policy {text}: {key.strip()} is given twice")
-        given[key.strip()] = value.strip()
-    return name.strip(), given
 
 
 def use_of(policy: str) -> str:

@@ -232,3 +232,8 @@ class StepCosts:
     def beta_mb(self, r: float) -> float:
         """β_MB(r), s/token, at the decode ratio r in [0, 1]."""
         return self.mixed_a_s + r * (self.mixed_b_s + r * self.mixed_c_s)
+
+
+def floor_share(share: float, whole: int) -> int:
+    """floor(share·whole) of a share that a user wrote in decimals: 0.29 of 100 is 29, though 28.999… in doubles."""
+    return math.floor(share * whole + 1e-9)

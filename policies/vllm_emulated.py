@@ -153,7 +153,7 @@ class Replay:
         """Replays the whole stream."""
         scheduler = self.scheduler
         depth = 2 if self.job.get("async", False) else 1
-        # Scheduled steps whose output has not been applied: which requests were only chunks, and when it ends.
+        # Scheduled steps whose output has not been applied: whose prompts they leave incomplete, and when they end.
         in_flight: deque[tuple[Any, set[str], int]] = deque()
         empty = 0
         while True:
@@ -168,13 +168,14 @@ class Replay:
                     empty += 1
                     if empty > 2 * depth:
                         raise RuntimeError(f"the scheduler stalls at step {scheduler.steps}: nothing to schedule")
-                in_flight.append((output, scheduler.view.partly.keys() & output.num_scheduled_tokens.keys(), end))
+                incomplete = scheduler.view.partly_prefilled.keys() & output.num_scheduled_tokens.keys()
+                in_flight.append((output, incomplete, end))
                 if len(in_flight) < depth:
                     continue
             elif not in_flight:
                 return
-            output, chunks, self.now = in_flight.popleft()
-            self.apply(output, chunks)
+            output, incomplete, self.now = in_flight.popleft()
+            self.apply(output, incomplete)
 
     def arrive(self, busy: bool) -> None:
         """Sends what is due; with nothing to do time goes on to the next that is."""
@@ -237,52 +238,53 @@ class Replay:
         params = SamplingParams(
             max_tokens=output, ignore_eos=True, extra_args=None if hint is None else {"out_hint": hint}
         )
-        name = str(row)
-        self.due[name] = due
-        self.times[name] = []
+        request_id = str(row)
+        self.due[request_id] = due
+        self.times[request_id] = []
         ids = self.job["tokens"][row][:prompt] if "tokens" in self.job else [0] * prompt
-        request = self.requests[name] = Request(
-            name, ids, params, None, arrival_time=due / 1e9, block_hasher=self.hasher
+        request = self.requests[request_id] = Request(
+            request_id, ids, params, None, arrival_time=due / 1e9, block_hasher=self.hasher
         )
         self.scheduler.add_request(request)
 
-    def apply(self, output: Any, chunks: set[str]) -> None:
-        """The step's tokens come: one for each request whose prompt is computed."""
+    def apply(self, output: Any, incomplete: set[str]) -> None:
+        """The step's tokens come: one for each request whose prompt it does not leave incomplete."""
         from vllm.v1.outputs import ModelRunnerOutput
 
-        names = list(output.num_scheduled_tokens)
-        tokens: list[list[int]] = [[] if name in chunks else [self.answer(name)] for name in names]
-        result = ModelRunnerOutput(names, {name: i for i, name in enumerate(names)}, tokens)
+        ids = list(output.num_scheduled_tokens)
+        tokens: list[list[int]] = [[] if request_id in incomplete else [self.answer(request_id)] for request_id in ids]
+        result = ModelRunnerOutput(ids, {request_id: i for i, request_id in enumerate(ids)}, tokens)
         now, times = self.now, self.times
         for outputs in self.scheduler.update_from_output(output, result).values():
-            for one in outputs.outputs:
-                if one.new_token_ids:
-                    times[one.request_id].append(now)
-                    if one.finish_reason is not None:
-                        self.end(one.request_id)
+            for new in outputs.outputs:
+                if new.new_token_ids:
+                    times[new.request_id].append(now)
+                    if new.finish_reason is not None:
+                        self.end(new.request_id)
 
-    def answer(self, name: str) -> int:
+    def answer(self, request_id: str) -> int:
         """The id of a request's next token."""
         if "tokens" not in self.job:
             return 1
-        return int(self.job["tokens"][int(name)][self.job["prompt"][int(name)] + len(self.times[name])])
+        row = int(request_id)
+        return int(self.job["tokens"][row][self.job["prompt"][row] + len(self.times[request_id])])
 
-    def end(self, name: str) -> None:
+    def end(self, request_id: str) -> None:
         """A request has all its tokens."""
-        self.follow(int(name), self.now)
-        request = self.requests.pop(name)
-        times = self.times.pop(name)
-        preempted = request.num_preemptions
-        row = [int(name), self.due.pop(name), times[0], times[-1], self.now, len(times), preempted, "length"]
-        self.say({"end": [*row, times if preempted else None]})
+        row = int(request_id)
+        self.follow(row, self.now)
+        preemptions = self.requests.pop(request_id).num_preemptions
+        times = self.times.pop(request_id)
+        ended = [row, self.due.pop(request_id), times[0], times[-1], self.now, len(times), preemptions, "length"]
+        self.say({"end": [*ended, times if preemptions else None]})
 
 
 def replay(base: Any, job: dict[str, Any], say: Callable[[Any], None], answers: TextIO) -> None:
-    """Does one job."""
+    """Does one job, from its requests to its "done"; a parent that wants no more ends it early."""
     scheduler = make_scheduler(base, job)
     constant = job["cost"]
 
-    def asked() -> int:
+    def ask_parent() -> int:
         scheduler.rows.catch_up()
         say({"step": scheduler.rows.content})
         duration = int(answers.readline() or -1)
@@ -290,7 +292,7 @@ def replay(base: Any, job: dict[str, Any], say: Callable[[Any], None], answers: 
             raise Stopped
         return duration
 
-    run = Replay(job, scheduler, say, asked if constant == "ask" else lambda: int(constant))
+    run = Replay(job, scheduler, say, ask_parent if constant == "ask" else lambda: int(constant))
     try:
         run.run()
     except Stopped:

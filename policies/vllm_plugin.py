@@ -54,7 +54,7 @@ class PolicyScheduler(AsyncScheduler):
         self.rows = StepRows()
         self.view = EngineView(self, slots, self.rows)
         self.book = StepBook(self.asked, self.view, self.rows)
-        self.narrowing = Narrowing(self, super().schedule, slots, self.view.partly)
+        self.narrowing = Narrowing(self, super().schedule, slots, self.view.partly_prefilled)
         self.ordered: OrderedQueue | None = None
         order = self.asked.policy.order
         if order is not None:

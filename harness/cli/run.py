@@ -29,7 +29,11 @@ def _number(field: str) -> FiniteRange:
 @click.option("--gpu", "gpus", multiple=True, metavar="G[,G…]", help="GPU profile; `bench gpus` lists them.")
 @click.option("--policy", "policies", multiple=True, metavar="P[,P…]", help="`bench policies` lists them.")
 @click.option("--workload", "workloads", multiple=True, metavar="W", help="`bench workloads` lists them.")
-@click.option("--model", help="The model served.  [default: Qwen/Qwen3-8B; the server's own with --url]")
+@click.option(
+    "--model",
+    help="The model served: a name of `bench gpus`, a config.json, or an id on huggingface.co.  "
+    "[default: Qwen/Qwen3-8B; the server's own with --url]",
+)
 @click.option(
     "--engine",
     default=DEFAULTS.engine,
@@ -44,6 +48,7 @@ def _number(field: str) -> FiniteRange:
     help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…, closed-phases:…, offline",
 )
 @click.option("--requests", type=_whole("requests"), help="Requests a run.  [default: 4000, or all of a shorter file]")
+@click.option("--tp", type=_whole("tp"), default=DEFAULTS.tp, help="GPUs that share the model (tensor parallelism).")
 @click.option("--slots", type=_whole("slots"), default=DEFAULTS.slots, help="N, the most requests that run at once.")
 @click.option(
     "--token-budget", type=_whole("token_budget"), default=DEFAULTS.token_budget, help="B, the most tokens a step."
@@ -68,7 +73,16 @@ def _number(field: str) -> FiniteRange:
     help="Keep the prefix cache on; the share of prompt tokens that should hit it.",
 )
 @click.option(
-    "--cost-model", default=DEFAULTS.cost_model, metavar="MODEL", help="auto, linear, roofline or tokenstep:…."
+    "--cost-model", default=DEFAULTS.cost_model, metavar="MODEL", help="auto, linear, roofline, kernels or tokenstep:…."
+)
+@click.option(
+    "--host", default=DEFAULTS.host, metavar="t0=S,h=S", help="The host's time a step and a decode: t0=1ms,h=5us."
+)
+@click.option(
+    "--policy-costs",
+    default=DEFAULTS.policy_costs,
+    metavar="MODEL",
+    help="The cost model whose constants policies are told.  [default: the run's own]",
 )
 @click.option("--repeat", type=_whole("repeat"), default=DEFAULTS.repeat, help="Repeats, each with the next seed.")
 @click.option("--seed", type=_whole("seed"), default=DEFAULTS.seed, help="Seed of the first repeat.")

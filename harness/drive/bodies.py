@@ -42,16 +42,16 @@ def hint_fields(out_hint: int | tuple[int, int] | None) -> dict[str, Any]:
 
 
 def _body(
-    asked: dict[str, Any], max_tokens: int, seed: int | None, ignore_eos: bool, extra: Mapping[str, Any] | None
+    fields: dict[str, Any], max_tokens: int, seed: int | None, ignore_eos: bool, extra: Mapping[str, Any] | None
 ) -> bytes:
-    asked |= {
+    fields |= {
         "max_tokens": max_tokens,
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
     if ignore_eos:
-        asked["ignore_eos"] = True
+        fields["ignore_eos"] = True
     if seed is not None:
-        asked["seed"] = seed
-    return orjson.dumps(asked | dict(extra or {}), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+        fields["seed"] = seed
+    return orjson.dumps(fields | dict(extra or {}), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)

@@ -68,3 +68,8 @@ class Engine(Protocol):
 
     def replay(self, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:
         """Replays the stream; `stopped` is asked often, and True ends the run early."""
+
+
+def profile_file(path: str | None) -> dict[str, str]:
+    """Where the GPU's profile lay, for run.json's provenance; empty where the project has it."""
+    return {"profile_file": path} if path else {}

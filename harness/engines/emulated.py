@@ -13,6 +13,7 @@ from harness.core.errors import UserError
 from harness.core.records import FINISHES
 from harness.core.runspec import RunSpec
 from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
+from harness.engines.off_grid import OffGrid
 from harness.engines.outlived import Outlived
 from harness.engines.serving.command import SCHEDULER
 from harness.engines.serving.environments import Environment, untested
@@ -36,9 +37,16 @@ class Emulated:
 
     kind = "emulated"
 
-    def __init__(self, spec: RunSpec, stream: Stream, environment: Environment, process: SchedulerProcess) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        stream: Stream,
+        environment: Environment,
+        process: SchedulerProcess,
+        profile: str | None = None,
+    ) -> None:
         # The same workload, costs and limits as in the virtual-time engine, refused for the same reasons.
-        self.virtual = Simulated(spec, stream)
+        self.virtual = Simulated(spec, stream, profile)
         self.environment = environment
         self.process = process
         if len(stream.levels) > 1:
@@ -52,9 +60,12 @@ class Emulated:
         """Whose scheduler it is, and how the cost of a step is known."""
         pair, version = self.virtual.pair, self.environment.version
         how = pair.describe(self.virtual.spec.cost_model)
-        notes = [f"emulated: vLLM {version}'s own scheduler in virtual time; {how}", *pair.policy_notes]
-        line = untested(self.environment)
-        return notes if line is None else [*notes, line]
+        notes = [
+            f"emulated: vLLM {version}'s own scheduler in virtual time; {how}",
+            *pair.policy_notes(self.virtual.spec.cost_model),
+        ]
+        warning = untested(self.environment)
+        return notes if warning is None else [*notes, warning]
 
     @property
     def degraded(self) -> list[str]:
@@ -88,24 +99,25 @@ class Emulated:
             return Ended("failed", f"vLLM's scheduler did not start: {error}")
         # The step log counts from the run's start; `recover` finds it by this.
         writer.learn({"engine_version": f"vLLM {self.process.version}"}, clock={"origin_ns": 0})
-        rows = _Rows(self.virtual, writer, progress)
+        requests = _EndedRequests(self.virtual, writer, progress)
         try:
-            done = self._converse(str((writer.partial / STEP_LOG).absolute()), rows, stopped)
+            result = self._converse(str((writer.partial / STEP_LOG).absolute()), requests, stopped)
         except ProcessDied as error:
-            rows.flush()
+            requests.flush()
             return Ended("failed", str(error))
         except BaseException:
             # It is in the middle of a job and would take the next one's answers for this one's.
             self.process.close()
             raise
-        rows.flush()
-        outlived, observed = tuple(rows.outlived.notes), rows.outlived.observed
-        if "error" in done:
-            why = f"policy {self.virtual.spec.policy}, step {done['step']}: {done['error']}"
+        requests.flush()
+        outlived = (*requests.outlived.notes, *requests.off_grid.notes)
+        observed = requests.outlived.observed | requests.off_grid.observed
+        if "error" in result:
+            why = f"policy {self.virtual.spec.policy}, step {result['step']}: {result['error']}"
             return Ended("failed", why, outlived, observed)
-        if done.get("stopped"):
+        if result.get("stopped"):
             return Ended("interrupted", "interrupted by the user", outlived, observed)
-        sent = int(done["sent"])
+        sent = int(result["sent"])
         notes = (*cut_short(self.virtual.spec.max_duration_s, sent, len(self.virtual.stream.trace)), *outlived)
         return Ended(notes=notes, observed=observed | {"planned": {"requests": sent}})
 
@@ -132,36 +144,39 @@ class Emulated:
             job["last_send_ns"] = round(spec.max_duration_s * 1e9)
         return job
 
-    def _converse(self, step_log: str, rows: _Rows, stopped: Stopped) -> dict[str, Any]:
+    def _converse(self, step_log: str, requests: _EndedRequests, stopped: Stopped) -> dict[str, Any]:
         """Answers what each step costs until the job is over; its last message, `stopped` where it was cut short."""
-        process, seconds = self.process, self.virtual.cost.seconds
+        process, cost = self.process, self.virtual.cost
         process.send(self._job(step_log))
         halted = False
         steps = 0
         while True:
-            told = process.receive()
-            if "step" in told:
+            message = process.receive()
+            if "step" in message:
                 steps += 1
                 halted = stopped()
-                process.send(-1 if halted else round(seconds(*told["step"]) * 1e9))
-            elif "end" in told:
-                rows.add(told["end"])
-            elif "done" in told:
-                return {**told["done"], "stopped": halted}
-            elif "error" in told:
-                return {"error": told["error"], "step": steps}
+                prefill_tokens, work, decodes, context, longest = message["step"]
+                seconds = cost.seconds(prefill_tokens, work, decodes, context, longest)
+                requests.off_grid.see_asked(prefill_tokens, decodes, context, seconds)
+                process.send(-1 if halted else round(seconds * 1e9))
+            elif "end" in message:
+                requests.add(message["end"])
+            elif "done" in message:
+                return {**message["done"], "stopped": halted}
+            elif "error" in message:
+                return {"error": message["error"], "step": steps}
             else:
-                raise ProcessDied(f"vLLM's scheduler says {str(told)[:80]}, which is none of its messages")
+                raise ProcessDied(f"vLLM's scheduler says {str(message)[:80]}, which is none of its messages")
 
 
-class _Rows:
+class _EndedRequests:
     """Requests as they end, written in batches, and what is shown of them."""
 
     def __init__(self, virtual: Simulated, writer: RunWriter, progress: Progress) -> None:
         self._virtual = virtual
         self._writer = writer
         self._progress = progress
-        self.outlived = Outlived(virtual.hints)
+        self.outlived, self.off_grid = Outlived(virtual.hints), OffGrid(virtual.cost)
         self._rows: list[list[int]] = []
         self._gaps: dict[int, Ints] = {}
         self._ended = self._output_tokens = self._now = 0
@@ -183,7 +198,7 @@ class _Rows:
     def flush(self) -> None:
         """Writes what has ended since the last time, and shows how far the run has come."""
         if self._rows:
-            chunk = Rows(
+            rows = Rows(
                 requests=np.array(self._rows, dtype=np.int64).reshape(-1, len(REQUEST_FIELDS)),
                 steps=np.empty((0, len(STEP_COLUMNS)), dtype=np.int64),
                 gaps=self._gaps,
@@ -191,8 +206,8 @@ class _Rows:
                 now_ns=self._now,
                 finished=self._ended,
             )
-            self.outlived.see(chunk.requests[:, 0], chunk.requests[:, 6])
-            self._writer.add_requests(request_batch(chunk, self._virtual.stream.trace, self._virtual.limits))
+            self.outlived.see(rows.request_column("row"), rows.request_column("output_tokens"))
+            self._writer.add_requests(request_batch(rows, self._virtual.stream.trace, self._virtual.limits))
             self._rows, self._gaps = [], {}
         self._written = time.monotonic()
         self._progress(Status(self._ended, self._now / 1e9, self._output_tokens))

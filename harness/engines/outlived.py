@@ -1,4 +1,4 @@
-"""Counts the requests that gave more output than their scheduler expected at most."""
+"""How often the scheduler's expectation of the output was too low."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workloads.lengths.hints import Hints
 
 
 class Outlived:
-    """Counts the requests that gave more tokens than the most that was expected of them."""
+    """Counts the requests that gave more output tokens than their hint allows; where there are no hints, nothing."""
 
     def __init__(self, hints: Hints | None) -> None:
         self._high = None if hints is None else hints.high

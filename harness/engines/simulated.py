@@ -11,35 +11,53 @@ import numpy as np
 from harness import __version__
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
+from harness.engines.base import Ended, Progress, Status, Stopped, cut_short, profile_file
+from harness.engines.off_grid import OffGrid
 from harness.engines.outlived import Outlived
 from harness.profiles.cost import CostModel
+from harness.profiles.kernels.host import Host, read_host
+from harness.profiles.kernels.model import Kernels
 from harness.profiles.pair import Pair, load_pair
 from harness.runs.writer import RunWriter
 from harness.simulate.batch import BatchLoop
 from harness.simulate.limits import EngineLimits
 from harness.simulate.prefix_cache import PrefixCache
 from harness.simulate.rows import Rows, request_batch, step_batch
-from policies.catalog import make_policy, read_policy
+from policies.catalog import V0_ENGINE, make_policy, read_policy
 from policies.core import Policy, StepCosts
 from workloads.core.stream import Stream
 from workloads.lengths.hints import Hints, hints_of
 from workloads.prompts.content import Content
 
+# vLLM's first engine was bound by its host: 3.4 ms a step at 32 sequences (RFC 6913), about 130 µs a sequence (PR
+# 8050), the GPU idle for 5 to 13 ms a step (RFC 6854). Good to ±20 points.
+V0_HOST = Host(5e-3, 100e-6)
+
 
 class Simulated:
-    """One run of the virtual-time engine, ready to go; raises UserError for what the user can mend."""
+    """One run of the virtual-time engine, ready to go; raises UserError for what the user can mend.
+
+    `profile` is the file that the GPU's figures stand in, where they are no profile of the project's.
+    """
 
     kind = "simulated"
 
-    def __init__(self, spec: RunSpec, stream: Stream) -> None:
+    def __init__(self, spec: RunSpec, stream: Stream, profile: str | None = None) -> None:
         self.spec = spec
         self.stream = stream
-        self.pair = load_pair(spec.gpu, spec.model)
+        self.profile = profile
+        self.pair = load_pair(profile or spec.gpu, spec.model, spec.tp, spec.config)
         self.limits = limits_of(spec, self.pair)
-        self.cost = self.pair.cost(spec.cost_model)
+        host = read_host(spec.host)
+        # Arms compare by the costs that all of them are told: a policy that is another engine has its own host.
+        self.told_cost = self.cost = self.pair.cost(spec.cost_model, host)
+        if read_policy(spec.policy)[0] == V0_ENGINE:
+            if self.cost.name == "linear":
+                raise UserError(f"policy {V0_ENGINE}: linear step costs have a host's time within: use another model")
+            self.cost = self.pair.cost(spec.cost_model, V0_HOST)
         trace = stream.trace
-        self.costs = self.pair.policy_constants(trace.mean_prompt_tokens, trace.mean_output_tokens, spec.token_budget)
+        means = (trace.mean_prompt_tokens, trace.mean_output_tokens)
+        self.costs = self.pair.policy_constants(*means, spec.token_budget, spec.policy_costs or spec.cost_model, host)
         self.hints = hints_of(spec.lengths, trace, spec.seed)
         self.content: Content | None = None
         if spec.prefix_caching is not None:
@@ -49,7 +67,15 @@ class Simulated:
     @property
     def notes(self) -> list[str]:
         """How the cost of a step is known."""
-        notes = [f"simulated: {self.pair.describe(self.spec.cost_model)}", *self.pair.policy_notes]
+        notes = [
+            f"simulated: {self.pair.describe(self.spec.cost_model)}",
+            *self.pair.policy_notes(self.spec.cost_model),
+        ]
+        if self.cost is not self.told_cost:
+            notes.append(
+                f"{V0_ENGINE}: its host takes {V0_HOST.step_s * 1e3:g} ms a step and {V0_HOST.decode_s * 1e6:g} µs a "
+                "decode, as vLLM's first engine did: good to ±20 points"
+            )
         trace = self.stream.trace
         if self.content is not None:
             share = 100 * self.content.recurring_tokens() / int(trace.prompt_tokens.sum())
@@ -61,49 +87,54 @@ class Simulated:
     @property
     def degraded(self) -> list[str]:
         """What the pair's profile holds against it."""
-        return list(self.pair.degraded)
+        return list(self.pair.degraded(self.spec.cost_model))
 
     def provenance(self) -> dict[str, Any]:
         """Engine, cost model with its parameters and basis, profile, policy constants."""
         # A roofline is a prediction also where the pair was measured.
-        basis = "derived" if self.cost.name == "roofline" else self.pair.basis
+        cost = self.told_cost
+        basis = {"roofline": "derived", "kernels": "measured kernels"}.get(cost.name, self.pair.basis)
+        tables = cost.about if isinstance(cost, Kernels) else {}
         return {
             "engine": "virtual-time batch loop",
             "engine_version": f"schedbench {__version__}",
             "policy_class": type(self.policy).__name__,
-            "cost_model": {"name": self.cost.name, "basis": basis, "parameters": self.cost.parameters()},
+            "cost_model": {"name": cost.name, "basis": basis, "parameters": cost.parameters(), **tables},
             "policy_constants": {name: getattr(self.costs, name) for name in StepCosts.__slots__},
             "profile": self.pair.to_manifest(),
             "kv_blocks": self.limits.kv_blocks,
+            **({} if self.cost is cost else {"policy_host": V0_HOST.canonical}),
+            **profile_file(self.profile),
         }
 
     def replay(self, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:
         """Replays the stream in virtual time.
 
-        After `max_duration_s` nothing more is sent and what is in flight ends. `stopped` is asked between
-        chunks; True leaves the rest unsent and what is in flight without a row.
+        After `max_duration_s` nothing more is sent and what is in flight ends. `stopped` is asked as rows are handed
+        over; True leaves the rest unsent and what is in flight without a row.
         """
         output_tokens = 0
         trace = self.stream.trace
-        outlived = Outlived(self.hints)
+        outlived, off_grid = Outlived(self.hints), OffGrid(self.cost)
         cache: PrefixCache | None = None
         if self.content is not None:
             cache = PrefixCache(self.content, self.limits.kv_blocks - 1, self.limits.block_size)
 
-        def sink(chunk: Rows) -> bool:
+        def sink(rows: Rows) -> bool:
             nonlocal output_tokens
-            if len(chunk.requests):
-                writer.add_requests(request_batch(chunk, trace, self.limits))
-                output_tokens += int(chunk.requests[:, 6].sum())
-                outlived.see(chunk.requests[:, 0], chunk.requests[:, 6])
-            if len(chunk.steps):
-                writer.add_steps(step_batch(chunk))
-            progress(Status(chunk.finished, chunk.now_ns / 1e9, output_tokens))
+            if len(rows.requests):
+                writer.add_requests(request_batch(rows, trace, self.limits))
+                output_tokens += int(rows.request_column("output_tokens").sum())
+                outlived.see(rows.request_column("row"), rows.request_column("output_tokens"))
+            if len(rows.steps):
+                writer.add_steps(step_batch(rows))
+                off_grid.see(rows.steps)
+            progress(Status(rows.finished, rows.now_ns / 1e9, output_tokens))
             return not stopped()
 
         limit = self.spec.max_duration_s
         loop = replay(self.stream, self.policy, self.cost, self.limits, sink, limit, self.hints, cache)
-        observed, notes = outlived.observed, list(outlived.notes)
+        observed, notes = outlived.observed | off_grid.observed, [*outlived.notes, *off_grid.notes]
         if cache is not None:
             hits = self._hits(cache)
             observed = observed | {"prefix_cache": hits}
@@ -118,14 +149,14 @@ class Simulated:
 
     def _hits(self, cache: PrefixCache) -> dict[str, Any]:
         """What the cache found when requests were first admitted, beside the share declared."""
-        rows = np.fromiter(cache.found_tokens, np.int64)
-        asked, found = int(self.stream.trace.prompt_tokens[rows].sum()), sum(cache.found_tokens.values())
+        rows = np.fromiter(cache.cached_tokens, np.int64)
+        queries, hits = int(self.stream.trace.prompt_tokens[rows].sum()), sum(cache.cached_tokens.values())
         return {
             # Hits are what the workload's content makes them: without a number there is nothing to hold them against.
             "declared": self.spec.prefix_caching or None,
-            "observed": found / asked if asked else 0.0,
-            "queries_tokens": asked,
-            "hits_tokens": found,
+            "observed": hits / queries if queries else 0.0,
+            "queries_tokens": queries,
+            "hits_tokens": hits,
             "evicted_blocks": cache.evictions,
         }
 

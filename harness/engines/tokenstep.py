@@ -13,14 +13,15 @@ from harness.core.records import FINISHES, PHASES, REQUESTS, STEPS, to_batch, to
 from harness.core.runspec import RunSpec
 from harness.engines.base import Ended, Progress, Status, Stopped
 from harness.runs.writer import RunWriter
-from harness.simulate.token_steps import Ints, Segments, StepTime, blocks, segments_of, totals_of
+from harness.simulate.rows import trace_columns
+from harness.simulate.token_steps import Segments, StepTime, blocks, segments_of, totals_of
 from policies.catalog import read_policy
 from policies.offline.catalog import canonical_offline, offline_options, plan_offline
 from workloads.core import options
 from workloads.core.arrivals import LONGEST_S
 from workloads.core.options import Option
 from workloads.core.stream import Stream
-from workloads.core.trace import Trace
+from workloads.core.trace import Ints, Trace
 
 STEPS_AT_ONCE = 1 << 17
 
@@ -34,6 +35,9 @@ MEANINGLESS = (
     "max_model_len",
     "sessions",
     "prefix_caching",
+    "tp",
+    "host",
+    "policy_costs",
 )
 
 # The paper's cost of a step (its c and τ, fitted to its Table 1), read as seconds.
@@ -116,14 +120,14 @@ class TokenStep:
             duration = self.step_time.nanoseconds(n, most)
             ends = now_ns + np.cumsum(duration)
             writer.add_steps(_steps(segments, t, place, ends - duration, duration, len(trace)))
-            begun = slice(*np.searchsorted(first_steps, (t[0], t[-1] + 1)))
-            first_ns[by_start[begun]] = ends[first_steps[begun] - t[0]]
-            done = slice(*np.searchsorted(last_steps, (t[0], t[-1] + 1)))
-            if done.start < done.stop:
-                rows = by_end[done]
-                writer.add_requests(_requests(trace, rows, first_ns[rows], ends[last_steps[done] - t[0]]))
+            starting = slice(*np.searchsorted(first_steps, (t[0], t[-1] + 1)))
+            first_ns[by_start[starting]] = ends[first_steps[starting] - t[0]]
+            ending = slice(*np.searchsorted(last_steps, (t[0], t[-1] + 1)))
+            if ending.start < ending.stop:
+                rows = by_end[ending]
+                writer.add_requests(_requests(trace, rows, first_ns[rows], ends[last_steps[ending] - t[0]]))
                 output_tokens += int(lengths[rows].sum())
-            now_ns, finished = int(ends[-1]), int(done.stop)
+            now_ns, finished = int(ends[-1]), int(ending.stop)
             progress(Status(finished, now_ns / 1e9, output_tokens))
         return Ended()
 
@@ -139,7 +143,7 @@ def read_cost(text: str) -> StepTime:
 
 
 def _refuse(spec: RunSpec) -> None:
-    """UserError for what was asked of an engine that has time, memory and chunks."""
+    """UserError for what only an engine with time, memory and chunked prompts can do."""
     if spec.arrival != "offline":
         raise UserError(
             "--engine tokenstep plans offline, all requests at once: leave out --rate, --arrival and --concurrency"
@@ -177,15 +181,9 @@ def _steps(segments: Segments, t: Ints, place: Ints, start_ns: Ints, duration_ns
 
 
 def _requests(trace: Trace, rows: Ints, first_ns: Ints, last_ns: Ints) -> Any:
-    values: dict[str, object] = dict.fromkeys(REQUESTS.names)
     zeros = np.zeros(len(rows), dtype=np.int64)
+    values = dict.fromkeys(REQUESTS.names) | trace_columns(trace, rows)
     values |= {
-        "id": [trace.id_of(row) for row in rows.tolist()],
-        "row": rows,
-        "session": None if trace.session is None else trace.session[rows],
-        "turn": None if trace.turn is None else trace.turn[rows],
-        "prompt_tokens": trace.prompt_tokens[rows],
-        "expected_output_tokens": trace.output_tokens[rows],
         "due_s": zeros / 1e9,
         "sent_s": zeros / 1e9,
         "first_token_s": first_ns / 1e9,

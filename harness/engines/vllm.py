@@ -13,15 +13,16 @@ from harness import __version__
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.drive.endpoint import Endpoint
-from harness.engines.base import Ended, Progress, Status, Stopped
-from harness.engines.endpoint import Client, EndpointEngine
+from harness.engines.base import Ended, Progress, Status, Stopped, profile_file
+from harness.engines.client import Client
+from harness.engines.endpoint import EndpointEngine
 from harness.engines.serving.command import SCHEDULER, Plugin, command, environment, shown
 from harness.engines.serving.environments import Environment, untested
 from harness.engines.serving.failures import last_lines, tail
 from harness.engines.serving.gpus import Card
-from harness.engines.serving.other_load import Elsewhere
+from harness.engines.serving.other_load import OtherLoad
 from harness.engines.serving.probe import samples_of
-from harness.engines.serving.read_back import other_than_asked, read_back, told_by
+from harness.engines.serving.read_back import other_than_asked, read_back, server_settings
 from harness.engines.serving.server import Server, free_port, plugin_path
 from harness.profiles.files import load_gpu
 from harness.profiles.pair import load_pair
@@ -50,26 +51,35 @@ class Deployment:
 
 
 class Vllm:
-    """One run of a real vLLM, ready to go; raises UserError for what the user can mend."""
+    """One run of a real vLLM, ready to go; raises UserError for what the user can mend.
+
+    `profile` is the file that the step costs of the GPU stand in, where they are no profile of the project's.
+    """
 
     kind = "measured"
 
-    def __init__(self, spec: RunSpec, stream: Stream, deployment: Deployment, client: Client) -> None:
+    def __init__(
+        self, spec: RunSpec, stream: Stream, deployment: Deployment, client: Client, profile: str | None = None
+    ) -> None:
         self.spec = spec
         self.deployment = deployment
-        self.costs, self._cost_note = costs_of(spec.gpu, spec.model, stream.trace, spec.token_budget)
+        self.profile = profile
+        self.costs, self._cost_note = costs_of(profile or spec.gpu, spec.model, stream.trace, spec.token_budget)
         self.own_scheduler = read_policy(spec.policy)[0] not in VLLM_OWN
         if self.own_scheduler:
             check_policy(spec, self.costs)
         check_model(spec.model)
         env = deployment.environment
         self.driving = EndpointEngine(
-            spec, stream, Endpoint(_NOWHERE), client, f"measured: vLLM {env.version} ({env.kind}), started for each run"
+            spec,
+            stream,
+            Endpoint(_NOWHERE),
+            client,
+            f"measured: vLLM {env.version} ({env.kind}), started for each run",
+            # An event may hold several tokens, or one that shows nothing: vLLM says how many.
+            extra={"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
+            told=True,
         )
-        # In vLLM's completions each event with a choice is a token, part of a character or special ones too, which
-        # have no text. In chat special ones have it only when asked for.
-        self.driving.empty_tokens = client.api == "completions"
-        self.driving.extra = {"skip_special_tokens": False} if client.api == "chat" else {}
         # What this version cannot do is known before anything starts.
         command(spec, env.python, spec.model, 1, self._plugin(Path(STEP_LOG)), env.flags)
 
@@ -77,8 +87,9 @@ class Vllm:
     def notes(self) -> list[str]:
         """What is measured, and what the engine's version and policy mean for it."""
         notes = list(self.driving.notes)
-        if (line := untested(self.deployment.environment)) is not None:
-            notes.append(line)
+        warning = untested(self.deployment.environment)
+        if warning is not None:
+            notes.append(warning)
         if self.own_scheduler and needs_costs(self.spec):
             notes.append(f"{self.spec.policy} is told the step costs of {self._cost_note}")
         if not self.own_scheduler:
@@ -103,6 +114,7 @@ class Vllm:
             "gpus": [dataclasses.asdict(card) for card in self.deployment.cards],
             "driver": f"schedbench {__version__}",
             "processes": self.driving.client.processes,
+            **profile_file(self.profile),
         }
 
     def replay(self, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:
@@ -110,51 +122,45 @@ class Vllm:
 
         UserError where it does not start for a reason that the user can mend.
         """
-        deployment, log = self.deployment, writer.partial / ENGINE_LOG
         port, step_log = free_port(), (writer.partial / STEP_LOG).absolute()
-        words = command(
-            self.spec,
-            deployment.environment.python,
-            _place(self.spec.model),
-            port,
-            self._plugin(step_log),
-            deployment.environment.flags,
-            deployment.cpu,
-        )
-        env = environment(plugin_path(), os.environ)
+        words, env = self._command(port, step_log), environment(plugin_path(), os.environ)
         writer.learn({"engine_command": words, "engine_environment": shown(env)})
-        with Server(words, env, log, port) as server:
-
-            def waits(seconds: float) -> None:
-                progress(Status(0, 0.0, 0, doing=f"starting vLLM, {seconds:.0f} s"))
-
-            if not server.wait_until_ready(deployment.ready_timeout_s, stopped, waits):
+        with Server(words, env, writer.partial / ENGINE_LOG, port) as server:
+            if not _wait(server, self.deployment.ready_timeout_s, progress, stopped):
                 if stopped():
                     return Ended("interrupted", "interrupted by the user while the engine started")
                 return _not_started(server, self.spec.policy, writer.path / ENGINE_LOG)
-            told = told_by(server.endpoint, step_log if self.own_scheduler else None)
-            writer.learn(read_back(told))
-            other = other_than_asked(told, self.spec, deployment.environment.version, self.own_scheduler)
+            settings = server_settings(server.endpoint, step_log if self.own_scheduler else None)
+            writer.learn(read_back(settings))
+            other = other_than_asked(settings, self.spec, self.deployment.environment.version, self.own_scheduler)
             if other is not None:
                 return Ended("failed", other)
-            self.driving.endpoint = Endpoint(server.endpoint.url, chat=self.driving.client.api == "chat")
-            elsewhere = Elsewhere(server.pid)
-            try:
-                ended = self.driving.replay(writer, progress, lambda: stopped() or server.broken)
-            except UserError:
-                # Its warm-up fails where the engine dies under it.
-                if (fault := server.fault()) is None:
-                    raise
-                return Ended("failed", f"the engine failed in the warm-up: {fault.line}")
-            share = elsewhere.share()
-            fault = None if stopped() else server.fault()
-            if fault is None and self.own_scheduler and not _log_ends(step_log):
-                ended = dataclasses.replace(ended, notes=(*ended.notes, f"{STEP_LOG} may lack the last steps"))
+            return self._drive(server, step_log, writer, progress, stopped)
+
+    def _command(self, port: int, step_log: Path) -> list[str]:
+        env, cpu = self.deployment.environment, self.deployment.cpu
+        return command(self.spec, env.python, _place(self.spec.model), port, self._plugin(step_log), env.flags, cpu)
+
+    def _drive(self, server: Server, step_log: Path, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:
+        """Drives the stream over a server that is ready; `failed` where the engine fails under it."""
+        self.driving.endpoint = Endpoint(server.endpoint.url, chat=self.driving.client.api == "chat")
+        other_load = OtherLoad(server.pid)
+        try:
+            ended = self.driving.replay(writer, progress, lambda: stopped() or server.broken)
+        except UserError:
+            # Its warm-up fails where the engine dies under it.
+            fault = server.fault()
+            if fault is None:
+                raise
+            return Ended("failed", f"the engine failed in the warm-up: {fault.line}")
+        machine = {"elsewhere": other_load.share()}
+        fault = None if stopped() else server.fault()
         if fault is not None:
             ended = dataclasses.replace(ended, status="failed", reason=f"the engine failed: {fault.line}")
-        return dataclasses.replace(
-            ended, observed=ended.observed | self._prefix_cache(writer.partial) | {"machine": {"elsewhere": share}}
-        )
+        elif self.own_scheduler and not _log_ends(step_log):
+            ended = dataclasses.replace(ended, notes=(*ended.notes, f"{STEP_LOG} may lack the last steps"))
+        observed = ended.observed | self._prefix_cache(writer.partial) | {"machine": machine}
+        return dataclasses.replace(ended, observed=observed)
 
     def _plugin(self, step_log: Path) -> Plugin | None:
         return Plugin(self.spec.policy, self.costs, step_log) if self.own_scheduler else None
@@ -162,16 +168,13 @@ class Vllm:
     def _prefix_cache(self, directory: Path) -> dict[str, Any]:
         """Share of the prompts' tokens that the engine found in its prefix cache, beside the share declared."""
         try:
-            first, last = (
+            start, end = (
                 samples_of((directory / f"metrics-{when}.txt").read_text("utf-8", "replace"))
                 for when in ("start", "end")
             )
         except OSError:
             return {}
-        queries, hits = (
-            sum(last[key] - first.get(key, 0.0) for key in last if key.startswith(f"vllm:prefix_cache_{what}_total"))
-            for what in ("queries", "hits")
-        )
+        queries, hits = (_increase(start, end, f"vllm:prefix_cache_{what}_total") for what in ("queries", "hits"))
         # What a workload's own content shares is found as far as it has not been evicted: no number is due then.
         stream = self.driving.stream
         shares = stream.think_ns is not None or stream.trace.blocks is not None
@@ -186,12 +189,18 @@ class Vllm:
         }
 
 
+def _increase(start: dict[str, float], end: dict[str, float], counter: str) -> float:
+    """How much a counter of the server's metrics grew, over all its labels."""
+    return sum(value - start.get(key, 0.0) for key, value in end.items() if key.startswith(counter))
+
+
 def costs_of(gpu: str, model: str, trace: Trace, token_budget: int) -> tuple[StepCosts | None, str]:
     """The step costs that policies are given, of the GPU's profile for this model, and how they are known."""
     names = dict.fromkeys((model, os.path.basename(os.path.normpath(model))))
     for name in names:
         try:
-            if (fit := load_gpu(gpu).fits.get(name)) is not None:
+            fit = load_gpu(gpu).fits.get(name)
+            if fit is not None:
                 return fit.costs, f"{gpu} / {name}: {fit.basis}"
             pair = load_pair(gpu, name)
             costs = pair.policy_constants(trace.mean_prompt_tokens, trace.mean_output_tokens, token_budget)
@@ -238,6 +247,13 @@ def _place(model: str) -> str:
     return os.path.abspath(given) if os.path.isdir(given) else given
 
 
+def _wait(server: Server, timeout_s: float, progress: Progress, stopped: Stopped) -> bool:
+    """Waits until the server answers, and shows how long it has; whether it does."""
+    return server.wait_until_ready(
+        timeout_s, stopped, lambda seconds: progress(Status(0, 0.0, 0, doing=f"starting vLLM, {seconds:.0f} s"))
+    )
+
+
 def _log_ends(step_log: Path) -> bool:
     """Waits until the step log tells of the end of every request; whether it does.
 
@@ -259,4 +275,4 @@ def _not_started(server: Server, policy: str, log: Path) -> Ended:
     line = f"vLLM did not start for {policy}: {fault.line}"
     if fault.mend:
         raise UserError(f"{line} (its log: {log})")
-    return Ended("failed", line, tuple(f"{ENGINE_LOG}: {one}" for one in last_lines(tail(server.log))))
+    return Ended("failed", line, tuple(f"{ENGINE_LOG}: {text}" for text in last_lines(tail(server.log))))

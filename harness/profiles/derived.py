@@ -1,14 +1,15 @@
-"""Policy constants of a pair that nobody measured: model 1 fitted to model 2 by least squares."""
+"""Policy constants of a pair that nobody measured: model 1 fitted to another model by least squares."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import UserError
-from harness.profiles.roofline import Roofline
+from harness.profiles.cost import CostModel
 from policies.core import StepCosts
 
 # The grids of the published calibrations.
@@ -17,6 +18,14 @@ DECODE_REQUESTS = (16, 32, 64, 128, 256, 384, 512, 768, 1024)
 DECODE_RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 Floats = npt.NDArray[np.float64]
+
+
+class HostBound(CostModel, Protocol):
+    """A cost model that knows the host's time, which no step is shorter than."""
+
+    @property
+    def host_s(self) -> float:
+        """The host's time of a step, s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +37,7 @@ class Line:
     free_alpha_s: float
 
 
-def prefill_line(cost: Roofline) -> Line:
+def prefill_line(cost: HostBound) -> Line:
     """α_p (s) and β_p (s/token) over steps of one prompt each, no context before it.
 
     The floor is the host's time: no step is shorter. It matters where attention over one long prompt, which
@@ -38,8 +47,8 @@ def prefill_line(cost: Roofline) -> Line:
     return _line(PREFILL_TOKENS, seconds, cost.host_s)
 
 
-def step_costs(cost: Roofline, mu_l: float, mu_o: float, token_budget: int, label: str) -> StepCosts:
-    """The constants of model 1 that the policies need, from model 2 at a workload and a token budget.
+def step_costs(cost: HostBound, mu_l: float, mu_o: float, token_budget: int, label: str) -> StepCosts:
+    """The constants of model 1 that the policies need, from the pair's cost model at a workload and a token budget.
 
     `mu_l`, `mu_o` mean prompt and output, tokens; a decode has the context μ_L + μ_O/2; a mixed step fills
     the budget with r·B decodes and prompts of μ_L; α_MB = α_p. `label` names the pair in errors. Raises
@@ -84,7 +93,7 @@ def _line(x: tuple[int, ...], seconds: list[float], floor_s: float) -> Line:
 
 
 def _mixed(
-    cost: Roofline, mu_l: float, context: float, token_budget: int, alpha_mb_s: float
+    cost: HostBound, mu_l: float, context: float, token_budget: int, alpha_mb_s: float
 ) -> tuple[float, float, float]:
     """a, b, c (s/token) of β_MB(r) = a + b·r + c·r² over steps that fill the budget."""
     ratios, per_token = [], []

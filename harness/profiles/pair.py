@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,59 +11,88 @@ from harness.core.errors import UserError
 from harness.core.text import nearest
 from harness.profiles.cost import CostModel
 from harness.profiles.derived import prefill_line, step_costs
-from harness.profiles.files import Fit, Gpu, Model, gpu_names, known_gpu, load_gpu, load_model, model_names, spelled_as
+from harness.profiles.figures import Fit, Gpu, Model
+from harness.profiles.files import gpu_names, known_gpu, load_gpu, load_model, model_names, spelled_as
+from harness.profiles.kernels.build import build, find_kernels
+from harness.profiles.kernels.host import Host
+from harness.profiles.kernels.model import Kernels
+from harness.profiles.kernels.package import NoSuchTimesError
+from harness.profiles.kernels.shape import Shape
 from harness.profiles.linear import Linear
+from harness.profiles.models import all_model_names, canonical_model, find_model, read_model
 from harness.profiles.roofline import Roofline, derive
 from policies.core import StepCosts
 
-__all__ = ["Gpu", "Model", "Pair", "gpu_names", "load_gpu", "load_model", "load_pair", "model_name", "model_names"]
+__all__ = [
+    "Gpu",
+    "Model",
+    "Pair",
+    "gpu_names",
+    "load_gpu",
+    "load_model",
+    "load_pair",
+    "model_name",
+    "model_names",
+    "model_on",
+]
 
 BLOCK = 16  # tokens a KV block
 MEMORY_USED = 0.9  # of a GPU's memory, vLLM's gpu_memory_utilization
 OTHER_BYTES = 3.5e9  # activations, CUDA graphs and the rest
 
 Basis = Literal["calibrated", "published", "derived"]
-KINDS = ("auto", "linear", "roofline")
+KINDS = ("auto", "linear", "roofline", "kernels")
+HOST = Host()
+MIXTURE = (
+    "experts were measured with invented routing (power law): a mixture of experts is less sure than a dense model"
+)
+# That share a model: a node has no more.
+MOST_GPUS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A model on a GPU. `kv_tokens` is the KV capacity C in tokens, whole blocks of 16.
+    """A model on a GPU, or on `tp` of them. `kv_tokens` is the KV capacity C in tokens, whole blocks of 16.
 
-    `model` is None where a profile has measured step times of a model whose figures nobody gave.
+    `model` is None where a profile has measured step times of a model whose figures nobody gave; `shape` is None
+    where no config.json of the model is known, which kernel times are looked up by.
     """
 
     gpu: Gpu
     model_name: str
     model: Model | None
     kv_tokens: int
+    shape: Shape | None = None
+    tp: int = 1
 
     @property
     def label(self) -> str:
         """`gpu / model`, short."""
-        return f"{self.gpu.name} / {self.model_name.rpartition('/')[2]}"
+        gpus = self.gpu.name if self.tp == 1 else f"{self.tp} x {self.gpu.name}"
+        return f"{gpus} / {(self.model.name if self.model else self.model_name).rpartition('/')[2]}"
 
     @property
     def fit(self) -> Fit | None:
-        """The measured constants, None where nobody measured this pair."""
-        return self.gpu.fits.get(self.model_name)
+        """The measured constants, None where nobody measured this pair (all that were are of one GPU)."""
+        return self.gpu.fits.get(self.model_name) if self.tp == 1 else None
 
     @property
     def basis(self) -> Basis:
         """How the pair's costs are known: calibrated, published by others, or derived from data sheets."""
         return self.fit.basis if self.fit else "derived"
 
-    @property
-    def degraded(self) -> tuple[str, ...]:
-        """Why a simulated run on this pair is worth less than its basis says."""
+    def degraded(self, kind: str = "auto") -> tuple[str, ...]:
+        """Why a run on this pair, with this cost model, is worth less than its basis says."""
+        if self.chosen(kind) == "kernels":
+            return (MIXTURE,) if self.model is not None and self.model.moe else ()
         return self.fit.degraded if self.fit else ()
 
-    @property
-    def policy_notes(self) -> tuple[str, ...]:
+    def policy_notes(self, kind: str = "auto") -> tuple[str, ...]:
         """What to know about the constants that policies get; empty where there is nothing to say."""
-        if self.fit or self._refusal("roofline"):
+        chosen = self.chosen(kind)
+        if (chosen != "kernels" and self.fit) or self._refusal("kernels" if chosen == "kernels" else "roofline"):
             return ()
-        line = prefill_line(self._roofline())
+        line = prefill_line(self._kernels(HOST) if chosen == "kernels" else self._roofline(HOST))
         if line.free_alpha_s > 0:
             return ()
         return (
@@ -70,36 +100,49 @@ class Pair:
             f"prompts bends the line): held at the host's {line.alpha_s * 1e3:g} ms a step",
         )
 
-    def cost(self, kind: str = "auto") -> CostModel:
-        """The step-cost model: `auto` is linear where the pair was measured and roofline where it was not.
+    def chosen(self, kind: str = "auto") -> str:
+        """The cost model that a kind means: `auto` is linear where the pair was measured, else roofline."""
+        if kind not in KINDS:
+            raise UserError(f"no cost model named {kind!r}{nearest(kind, KINDS)} Use one of {', '.join(KINDS)}")
+        return kind if kind != "auto" else "linear" if self.fit else "roofline"
+
+    def cost(self, kind: str = "auto", host: Host = HOST) -> CostModel:
+        """The step-cost model of a kind; `host` is the host's time, which linear has within its constants.
 
         The model's own `source` says how it is known: roofline is `derived` also on a measured pair. Linear
         is refused on a derived pair (a fit to the roofline has the roofline's errors and its own on top),
-        roofline on a mixture of experts. Raises UserError.
+        roofline on a mixture of experts, kernels where the tables lack one. Raises UserError.
         """
-        if kind not in KINDS:
-            raise UserError(f"no cost model named {kind!r}{nearest(kind, KINDS)} Use one of {', '.join(KINDS)}")
-        chosen = kind if kind != "auto" else "linear" if self.fit else "roofline"
+        chosen = self.chosen(kind)
         if refusal := self._refusal(chosen):
             raise UserError(refusal)
         if chosen == "linear":
+            if host != HOST:
+                raise UserError(f"{self.label}: --host: linear step costs have the host's time within: leave it out")
             assert self.fit is not None
             return Linear.of(self.fit.costs, self.fit.basis)
-        return self._roofline()
+        return self._kernels(host) if chosen == "kernels" else self._roofline(host)
 
-    def policy_constants(self, mu_l: float, mu_o: float, token_budget: int) -> StepCosts:
-        """The constants of model 1 that policies need: measured, or fitted to the roofline for this workload.
+    def policy_constants(
+        self, mu_l: float, mu_o: float, token_budget: int, kind: str = "auto", host: Host = HOST
+    ) -> StepCosts:
+        """The constants of model 1 that policies need: measured, or fitted to the chosen model for this workload.
 
         `mu_l`, `mu_o` mean prompt and output, tokens; `token_budget` B, tokens a step. Raises UserError.
         """
-        if self.fit:
+        chosen = self.chosen(kind)
+        if chosen != "kernels" and self.fit:
             return self.fit.costs
-        if refusal := self._refusal("roofline"):
+        if refusal := self._refusal(chosen):
             raise UserError(refusal)
-        return step_costs(self._roofline(), mu_l, mu_o, token_budget, self.label)
+        if chosen == "kernels":
+            return step_costs(self._kernels(host), mu_l, mu_o, token_budget, self.label)
+        return step_costs(self._roofline(host), mu_l, mu_o, token_budget, self.label)
 
     def describe(self, kind: str = "auto") -> str:
         """One line for people: the pair, how its costs are known, and which model tells them."""
+        if kind == "kernels":
+            return f"{self.label}: kernel times measured by NVIDIA, composed to steps (kernels)"
         if self.fit and kind != "roofline":
             return f"{self.label}: {self.basis} step times (linear)"
         if self.model is not None and self.model.moe:
@@ -116,12 +159,13 @@ class Pair:
             if f.name not in ("fits", "kv_tokens", "prices")
         }
         # Prices are no part of what a run rests on.
-        told = [f.name for f in dataclasses.fields(Model) if f.name != "prices"]
-        figures = self.model and {name: getattr(self.model, name) for name in told}
+        names = [field.name for field in dataclasses.fields(Model) if field.name != "prices"]
+        figures = self.model and {name: getattr(self.model, name) for name in names}
         model = figures and figures | {"sources": dict(figures["sources"])}
         return {
             "gpu": {**gpu, "aliases": list(self.gpu.aliases), "sources": dict(self.gpu.sources)},
             "model": model or {"name": self.model_name},
+            "tp": self.tp,
             "basis": self.basis,
             "kv_tokens": self.kv_tokens,
             "kv_source": "profile"
@@ -135,8 +179,8 @@ class Pair:
                 "flags": list(fit.flags),
                 "runs": list(fit.runs),
             },
-            "degraded": list(self.degraded),
-            "policy_notes": list(self.policy_notes),
+            "degraded": list(self.degraded()),
+            "policy_notes": list(self.policy_notes()),
             "description": self.describe(),
         }
 
@@ -148,6 +192,10 @@ class Pair:
                 return None
             why = "no measured step times, so no linear cost model"
             remedy = "" if moe else "use roofline, or "
+        elif kind == "kernels":
+            return self._no_kernels()
+        elif self.shape is not None and self.shape.weights != "bfloat16":
+            return f"{self.label}: the roofline is that of bf16 weights, these are {self.shape.weights}: use kernels"
         elif moe:
             why = "a mixture of experts needs measured step times (derived ones are 28–55 % off)"
             if self.fit:
@@ -166,7 +214,27 @@ class Pair:
             remedy = f"take a GPU that has them ({', '.join(others)}), or "
         return f"{self.label}: {why}: {remedy}add them to a profile file (docs/adding-a-gpu.md)"
 
-    def _roofline(self) -> Roofline:
+    def _no_kernels(self) -> str | None:
+        """Why there are no kernel times of this pair, None where there are."""
+        if self.shape is None:
+            return f"{self.label}: kernels are looked up by a model's config.json: name it with --model"
+        if not self.gpu.has_sheet:
+            return f"{self.label}: the profile has no figures of the GPU, so no kernels: use linear"
+        try:
+            find_kernels(self.gpu.name, self.shape, self.tp)
+        except NoSuchTimesError as error:
+            return f"{self.label}: {error}"
+        return None
+
+    def _kernels(self, host: Host) -> Kernels:
+        gpu, shape = self.gpu, self.shape
+        # What `_no_kernels` has looked at.
+        assert shape is not None
+        assert gpu.bandwidth_tb_s is not None
+        assert gpu.attention is not None
+        return build(gpu.name, shape, self.tp, gpu.bandwidth_tb_s * 1e12, gpu.attention, host)
+
+    def _roofline(self, host: Host) -> Roofline:
         gpu, model = self.gpu, self.model
         # What `_refusal` has looked at.
         assert model is not None
@@ -179,57 +247,104 @@ class Pair:
             flops=gpu.flops,
             attention=gpu.attention,
             attention_efficiency=gpu.attention_efficiency,
-            parameters_per_token=model.parameters_per_token,
-            weights_read_bytes=model.weights_read_bytes,
-            kv_bytes_per_token=model.kv_bytes_per_token,
+            parameters_per_token=model.parameters_per_token / self.tp,
+            weights_read_bytes=model.weights_read_bytes / self.tp,
+            kv_bytes_per_token=kv_bytes(model, self.tp),
             layers=model.layers,
-            query_heads=model.query_heads,
-            kv_heads=model.kv_heads,
+            query_heads=model.query_heads // self.tp,
+            kv_heads=max(1, model.kv_heads // self.tp),
             head_size=model.head_size,
+            host_s=host.step_s,
+            decode_s=host.decode_s,
         )
 
 
-def load_pair(gpu: str, model: str) -> Pair:
-    """The pair of a GPU (name, alias or profile file) and a model (full id or its last part).
+def kv_bytes(model: Model, tp: int) -> int:
+    """Bytes that a token holds in the KV cache of one of `tp` GPUs: a KV head is never split."""
+    return model.kv_bytes_per_token * max(1, model.kv_heads // tp) // model.kv_heads
 
-    Raises UserError for unknown names, faulty profiles and a model that does not fit the GPU's memory.
+
+def load_pair(gpu: str, model: str, tp: int = 1, config: Mapping[str, Any] | None = None) -> Pair:
+    """The pair of a GPU (name, alias or profile file) and a model, on `tp` GPUs that share it.
+
+    A model is one of the project's (its full id or the last part of it) or of the GPU's measured pairs, or has its
+    `config` beside its name. Raises UserError for unknown names, faulty profiles, a model that so many GPUs cannot
+    share or that does not fit their memory.
     """
     the_gpu = load_gpu(gpu)
-    name = _model_on(the_gpu, model)
-    the_model = load_model(name) if name in model_names() else None
-    said = the_gpu.kv_tokens.get(name)
-    if said is not None:
-        pair = Pair(the_gpu, name, the_model, said // BLOCK * BLOCK)
+    name = model if config else _model_on(the_gpu, model)
+    known = config or name not in the_gpu.fits or name in all_model_names()
+    the_model, shape = find_model(name, config) if known else (None, None)
+    if tp > 1 and (why := _why_not_over(tp, the_model, shape)):
+        raise UserError(f"{the_gpu.name} / {name}: --tp {tp}: {why}")
+    kv_tokens = the_gpu.kv_tokens.get(name) if tp == 1 else None
+    if kv_tokens is not None:
+        pair = Pair(the_gpu, name, the_model, kv_tokens // BLOCK * BLOCK, shape)
         if pair.kv_tokens == 0:
-            raise UserError(f"{pair.label}: kv_tokens is {said} in the profile: a cache holds at least {BLOCK}")
+            raise UserError(f"{pair.label}: kv_tokens is {kv_tokens} in the profile: a cache holds at least {BLOCK}")
         return pair
+    if name in the_gpu.fits and (the_gpu.memory_gb is None or the_model is None):
+        raise UserError(
+            f"{gpu}: no kv_tokens of {name}, and no figures to derive them from: add `kv_tokens = {{ value = …, "
+            f'source = "…" }}` to [pairs."{name}"]'
+        )
     if the_gpu.memory_gb is None or the_model is None:
         raise UserError(
             f"{gpu}: no measured pair of {name} in it (it has {_measured(the_gpu)}), and no data sheet to derive one "
             "from: name another --model, or calibrate this one (docs/calibrating.md)"
         )
-    free = MEMORY_USED * the_gpu.memory_gb * 1e9 - the_model.weights_bytes - OTHER_BYTES
-    pair = Pair(the_gpu, name, the_model, max(0, int(free // the_model.kv_bytes_per_token)) // BLOCK * BLOCK)
+    pair = Pair(the_gpu, name, the_model, kv_capacity(the_gpu, the_model, tp), shape, tp)
     if pair.kv_tokens == 0:
+        weights = the_model.weights_bytes / tp
         raise UserError(
-            f"{pair.label}: the model does not fit: {the_model.weights_bytes / 1e9:.1f} GB of weights and "
+            f"{pair.label}: the model does not fit: {weights / 1e9:.1f} GB of weights and "
             f"{OTHER_BYTES / 1e9:g} GB besides leave no KV cache in {MEMORY_USED * the_gpu.memory_gb:.1f} GB "
-            f"({MEMORY_USED:g} of {the_gpu.memory_gb:g} GB): use a larger GPU or a smaller model"
+            f"({MEMORY_USED:g} of {the_gpu.memory_gb:g} GB): {_how_many(the_gpu, the_model, shape, tp)}"
         )
     return pair
 
 
+def kv_capacity(gpu: Gpu, model: Model, tp: int) -> int:
+    """The KV cache that the memory of `tp` GPUs leaves, tokens in whole blocks; 0 where the model does not fit."""
+    assert gpu.memory_gb is not None
+    free = MEMORY_USED * gpu.memory_gb * 1e9 - model.weights_bytes / tp - OTHER_BYTES
+    return max(0, int(free // kv_bytes(model, tp))) // BLOCK * BLOCK
+
+
+def _why_not_over(tp: int, model: Model | None, shape: Shape | None) -> str | None:
+    if tp > MOST_GPUS:
+        return f"{MOST_GPUS} GPUs are the most that a node has"
+    if shape is not None:
+        return shape.why_not_over(tp)
+    return "no config.json of this model is known" if model is None or model.query_heads % tp else None
+
+
+def _how_many(gpu: Gpu, model: Model, shape: Shape | None, tp: int) -> str:
+    """What to do about a model that does not fit."""
+    for more in range(tp + 1, MOST_GPUS + 1):
+        if _why_not_over(more, model, shape) is None and kv_capacity(gpu, model, more):
+            return f"{more} of these GPUs hold it (--tp {more}), or use a larger GPU or a smaller model"
+    return "use a larger GPU or a smaller model"
+
+
 def model_name(gpu: str, model: str) -> str:
-    """A model's full name on a GPU: of the project's models, or of the GPU's measured pairs. Raises UserError."""
+    """A model's full name on a GPU: of the project's models, or of the GPU's measured pairs; any other as it is."""
     return _model_on(load_gpu(gpu), model)
 
 
+def model_on(gpu: str, model: str) -> tuple[str, dict[str, Any]]:
+    """The same, with the keys of a config.json where the model is neither: read from a path or from the hub."""
+    the_gpu = load_gpu(gpu)
+    name = _model_on(the_gpu, model)
+    return (name, {}) if name in the_gpu.fits else read_model(name)
+
+
 def _model_on(gpu: Gpu, model: str) -> str:
-    if name := spelled_as(model, (*gpu.fits, *model_names())):
+    if name := spelled_as(model, (*gpu.fits, *all_model_names())):
         return name
     if gpu.fits and not gpu.has_sheet:
         raise UserError(f"{gpu.name}: no measured pair of {model!r}; it has {_measured(gpu)}: name one with --model")
-    return load_model(model).name
+    return canonical_model(model)
 
 
 def _measured(gpu: Gpu) -> str:

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,15 +25,15 @@ class AlreadyPublished(UserError):
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """A run at its new place, what was left out, and how many places were masked."""
+class PublishedCopy:
+    """A run at its new place, the files that were left out, and how many places of the machine were masked."""
 
     path: Path
     left_out: tuple[str, ...]
     masked: int
 
 
-def publish(path: Path, results: Path) -> Published:
+def publish(path: Path, results: Path) -> PublishedCopy:
     """Copies a run under `results`, in the same layout; what was measured is not touched.
 
     Of run.json's provenance and of engine.log the machine's own places are masked: the engine's environment, the
@@ -45,10 +44,11 @@ def publish(path: Path, results: Path) -> Published:
     target = run_path(results, run.spec, run.started, run.manifest["digest"])
     if target.exists():
         raise AlreadyPublished(f"{target}: there already: nothing published is ever overwritten")
-    masks = list(_places(run))
+    masks = _masks_of_places(run)
     # The spec is what the digest stands for; a place in it shows in every comparison already.
-    told, masked = _masked(json.dumps({key: value for key, value in run.manifest.items() if key != "spec"}), masks)
-    manifest = {"schema": run.manifest["schema"], "spec": run.manifest["spec"]} | json.loads(told)
+    but_spec = {key: value for key, value in run.manifest.items() if key != "spec"}
+    text, masked = _masked(json.dumps(but_spec), masks)
+    manifest = {"schema": run.manifest["schema"], "spec": run.manifest["spec"]} | json.loads(text)
     part = target.with_name(f"{target.name}.publishing")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -61,32 +61,32 @@ def publish(path: Path, results: Path) -> Published:
         masked += count
     write_json({part / "run.json": manifest})
     part.rename(target)
-    left_out = sorted(one.name for one in path.iterdir() if one.name not in (*KEPT, "run.json", ENGINE_LOG))
-    return Published(target, tuple(left_out), masked)
+    left_out = sorted(file.name for file in path.iterdir() if file.name not in (*KEPT, "run.json", ENGINE_LOG))
+    return PublishedCopy(target, tuple(left_out), masked)
 
 
-def _places(run: Run) -> Iterator[tuple[str, str]]:
+def _masks_of_places(run: Run) -> list[tuple[str, str]]:
     """The places of this machine that a run can tell of, each with the word that stands for it, the longest first."""
     command = run.manifest["provenance"].get("engine_command")
     words = [str(word) for word in command] if isinstance(command, list) else []
-    found: dict[str, str] = {}
+    masks: dict[str, str] = {}
     if words and os.path.isabs(words[0]):
-        found[str(Path(words[0]).parents[1])] = "ENGINE"
-    for name, word in itertools.pairwise(words):
-        if name == "--model" and os.path.isabs(word):
-            found[str(Path(word).parent)] = "MODELS"
-    found[str(run.path.resolve().parent)] = "RUN"
-    found.setdefault(os.getcwd(), "HERE")
-    found.setdefault(str(Path.home()), "HOME")
-    found.setdefault(tempfile.gettempdir(), "TMP")
-    for place, stands in sorted(found.items(), key=lambda one: -len(one[0])):
-        if place != "/":
-            yield place, stands
+        masks[str(Path(words[0]).parents[1])] = "ENGINE"
+    for option, value in itertools.pairwise(words):
+        if option == "--model" and os.path.isabs(value):
+            masks[str(Path(value).parent)] = "MODELS"
+    masks[str(run.path.resolve().parent)] = "RUN"
+    masks.setdefault(os.getcwd(), "HERE")
+    masks.setdefault(str(Path.home()), "HOME")
+    masks.setdefault(tempfile.gettempdir(), "TMP")
+    masks.pop("/", None)
+    return sorted(masks.items(), key=lambda mask: -len(mask[0]))
 
 
 def _masked(text: str, masks: list[tuple[str, str]]) -> tuple[str, int]:
+    """A text with its places masked, and how many there were."""
     count = 0
-    for place, stands in masks:
+    for place, word in masks:
         count += text.count(place)
-        text = text.replace(place, stands)
+        text = text.replace(place, word)
     return text, count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import types
 import typing
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ class Limits(NamedTuple):
 LIMITS = {
     "concurrency": Limits(1, 10**9),
     "requests": Limits(1, 20_000_000),
+    "tp": Limits(1, 64),
     "slots": Limits(1, 10**9),
     "token_budget": Limits(1, 10**9),
     "kv_tokens": Limits(1, 10**9),
@@ -88,6 +90,9 @@ class RunOptions:
     watermark: float = 0.0
     prefix_caching: float | None = None
     cost_model: str = "auto"
+    host: str = ""
+    policy_costs: str = ""
+    tp: int = 1
     repeat: int = 1
     seed: int = 0
     slo: str | None = None
@@ -116,7 +121,18 @@ class RunOptions:
     @property
     def gpu_names(self) -> list[str]:
         """The GPUs named, each once, in the order given."""
-        return list(dict.fromkeys(gpu for text in self.gpus for gpu in text.split(",")))
+        return list(dict.fromkeys(gpu for text in self.gpus for gpu in names_in(text)))
+
+
+def names_in(text: str) -> list[str]:
+    """Names apart by commas; a comma in the name of a file that is there is part of it."""
+    parts, names = text.split(","), []
+    while parts:
+        longest = range(len(parts), 1, -1)
+        taken = next((n for n in longest if os.path.isfile(",".join(parts[:n]))), 1)
+        names.append(",".join(parts[:taken]))
+        del parts[:taken]
+    return names
 
 
 def read_options(given: Mapping[str, Any]) -> RunOptions:

@@ -14,14 +14,15 @@ import pyarrow.parquet as pq
 
 from harness.core.errors import USER_ERRORS, Interrupted, RunFailed, UserError
 from harness.core.machine import cores
-from harness.core.runspec import RunSpec
 from harness.engines.base import Status
-from harness.published.corpus import Entry
+from harness.engines.tokenstep import TokenStep
+from harness.published.corpus import PublishedRun
 from harness.published.verify import TOLERANCE
 from harness.runs.run import Run, load_run
 from harness.runs.tables import TABLES
-from harness.session.one_run import prepare, run
-from harness.session.start import VIRTUAL
+from harness.session.one_run import MakeEngine, prepare, run
+from harness.session.profile_files import ENDING, ProfileFile, digest_of
+from harness.session.start import simulated_on
 from workloads.catalog import is_elsewhere
 
 # Fewer runs than these are done before another process has started.
@@ -45,14 +46,14 @@ class Replayed:
     made: bool = True
 
 
-def replayable(entries: Sequence[Entry]) -> list[Entry]:
+def replayable(runs: Sequence[PublishedRun]) -> list[PublishedRun]:
     """The runs that a virtual engine made: a run's kind follows from its engine, which whoever loads it has seen to."""
-    return [entry for entry in entries if entry.run.kind == "simulated"]
+    return [published for published in runs if published.run.kind == "simulated"]
 
 
-def replays(entries: Sequence[Entry], jobs: int | None = None) -> Iterator[Replayed]:
+def replays(runs: Sequence[PublishedRun], jobs: int | None = None) -> Iterator[Replayed]:
     """Runs each again, in their order; `jobs` processes, as many as cores unless told."""
-    tasks = [(entry.where, entry.run.path) for entry in entries]
+    tasks = [(published.where, published.run.path) for published in runs]
     jobs = min(jobs or cores(), max(1, len(tasks) // WORTHWHILE))
     if jobs == 1:
         yield from map(_task, tasks)
@@ -83,7 +84,7 @@ def replay(published: Run) -> str | None:
     """
     spec = published.spec
     try:
-        _refuse(spec)
+        _refuse(published)
         requests, steps = published.requests(), published.steps()
         end_s = 0.0 if steps is None else steps["t_s"][-1].as_py() + steps["duration_s"][-1].as_py()
         last = Status(0, 0.0, 0)
@@ -97,7 +98,7 @@ def replay(published: Run) -> str | None:
             return last.finished > len(requests) and last.now_s > end_s
 
         with tempfile.TemporaryDirectory(prefix="bench-replay-") as place:
-            made = run(prepare(spec, VIRTUAL[spec.engine]), Path(place), (), progress, beyond)
+            made = run(prepare(spec, _engine_of(published)), Path(place), (), progress, beyond)
             why = _differs(published, made)
     except (NotHereError, RunFailed):
         raise
@@ -114,12 +115,24 @@ def replay(published: Run) -> str | None:
     return why and f"{why}: edited, or from when bench decided otherwise (commit {commit!a}): run again, publish that"
 
 
-def _refuse(spec: RunSpec) -> None:
+def _engine_of(published: Run) -> MakeEngine:
+    """What makes the engine of a virtual run again."""
+    spec = published.spec
+    if spec.engine == "tokenstep":
+        return TokenStep
+    return simulated_on({spec.gpu: ProfileFile(published.profile, spec.gpu, spec.profile)})
+
+
+def _refuse(published: Run) -> None:
     """NotHereError where the spec names what the project does not bring."""
+    spec, profile = published.spec, published.profile
     if is_elsewhere(spec.workload):
         raise NotHereError(f"the workload {spec.workload} is a file or a download")
-    if spec.gpu.endswith(".toml") and not Path(spec.gpu).is_file():
-        raise NotHereError(f"the profile {spec.gpu} is not there")
+    if spec.profile or profile.endswith(ENDING):
+        if not Path(profile).is_file():
+            raise NotHereError(f"the profile {profile} is not there")
+        if spec.profile and digest_of(profile) != spec.profile:
+            raise NotHereError(f"the profile {profile} is another than the run's")
     if spec.requests > MOST_REQUESTS:
         raise NotHereError(f"{spec.requests:,} requests are more than {MOST_REQUESTS:,}")
 

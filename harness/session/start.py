@@ -1,38 +1,32 @@
 """What each engine needs before the first run: looked for, asked, started; then the runs and what makes their engines.
 
-A table, engine by engine: `bench run` starts one of them and knows no other.
+A table, engine by engine: `bench run` starts one of them and knows no other. What only servers need is imported where
+it is used, so that a run in virtual time does not wait for it.
 """
 
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.drive.endpoint import Endpoint, key_from
 from harness.engines.base import Engine
-from harness.engines.emulated import Emulated
-from harness.engines.endpoint import Client, EndpointEngine
-from harness.engines.serving.command import read_engine_args
-from harness.engines.serving.environments import engine_python, examine, installed
-from harness.engines.serving.gpus import cards, is_cpu, is_here
-from harness.engines.serving.probe import models_of, wait_until_ready
-from harness.engines.serving.scheduler_process import SchedulerProcess
 from harness.engines.simulated import Simulated
 from harness.engines.tokenstep import TokenStep
-from harness.engines.vllm import Deployment, Vllm
-from harness.mock.doctor import warnings
 from harness.session.ask import Asked, asked_of, check_sharing
 from harness.session.one_run import MakeEngine, stream_of
 from harness.session.options import RunOptions
+from harness.session.profile_files import ProfileFile
 from workloads.core.stream import Stream
 
+if TYPE_CHECKING:
+    from harness.engines.client import Client
+
 READY_TIMEOUT_S = {"endpoint": 60.0, "vllm": 900.0}
-# Engines that compute what happens: no server, no process, the same result each time.
-VIRTUAL: dict[str, MakeEngine] = {"simulated": Simulated, "tokenstep": TokenStep}
 # vLLM's attention on a CPU takes multiples of this.
 CPU_BLOCK = 32
 
@@ -50,9 +44,29 @@ class Started:
     warn: Callable[[RunSpec], list[str]] = _nothing
 
 
-def start_virtual(engine: str) -> Callable[[RunOptions], Started]:
-    """The start of an engine that needs nothing."""
-    return lambda options: Started(asked_of(options, engine), VIRTUAL[engine])
+def start_simulated(options: RunOptions) -> Started:
+    """The virtual-time engine, which needs nothing."""
+    asked = asked_of(options, "simulated")
+    return Started(asked, simulated_on(asked.profiles))
+
+
+def start_tokenstep(options: RunOptions) -> Started:
+    """The token-step model, which needs nothing."""
+    return Started(asked_of(options, "tokenstep"), TokenStep)
+
+
+def simulated_on(profiles: Mapping[str, ProfileFile]) -> MakeEngine:
+    """What makes the virtual-time engine for each run, of the project's own profiles and of these files."""
+
+    def make(spec: RunSpec, stream: Stream) -> Engine:
+        return Simulated(spec, stream, path_of(spec, profiles))
+
+    return make
+
+
+def path_of(spec: RunSpec, profiles: Mapping[str, ProfileFile]) -> str | None:
+    """The profile file that a run's GPU stands in; None where the project has its profile, or nobody."""
+    return profiles[spec.gpu].path if spec.profile else None
 
 
 def start_emulated(options: RunOptions) -> Started:
@@ -60,25 +74,39 @@ def start_emulated(options: RunOptions) -> Started:
     if options.engine_args or options.prefix_caching is not None:
         flag = "--engine-args" if options.engine_args else "--prefix-caching"
         raise UserError(f"{flag} goes with --engine vllm: the emulated one has no model and no prefix cache")
+    from harness.engines.emulated import Emulated
+    from harness.engines.serving.environments import examine
+    from harness.engines.serving.scheduler_process import SchedulerProcess
+
     environment = examine(_any_python(options.engine_python))
     process = SchedulerProcess(environment.python)
     atexit.register(process.close)
 
-    def make(spec: RunSpec, stream: Stream) -> Engine:
-        return Emulated(spec, stream, environment, process)
+    asked = asked_of(options, "emulated")
 
-    return Started(asked_of(options, "emulated"), make)
+    def make(spec: RunSpec, stream: Stream) -> Engine:
+        return Emulated(spec, stream, environment, process, path_of(spec, asked.profiles))
+
+    return Started(asked, make)
 
 
 def start_vllm(options: RunOptions) -> Started:
     """Real vLLM, a server for each run; UserError where the GPU or the environment is not here."""
     if len(options.gpu_names) != 1:
         raise UserError("--engine vllm runs on this machine: give one --gpu, its own (`--gpu cpu` without one)")
+    from harness.engines.serving.command import read_engine_args
+    from harness.engines.serving.environments import engine_python, examine
+    from harness.engines.serving.gpus import cards, is_cpu, is_here
+    from harness.engines.vllm import Deployment, Vllm
+
     (gpu,) = options.gpu_names
     cpu, gpus = is_cpu(gpu), cards()
     if not cpu and not is_here(gpu, gpus):
         here = ", ".join(sorted({card.name for card in gpus})) or "no GPU that nvidia-smi knows (--gpu cpu)"
-        raise UserError(f"--engine vllm --gpu {gpu}: this machine has {here}: name its own, or leave out --engine")
+        raise UserError(
+            f"--engine vllm --gpu {gpu}: this machine has {here}: name its own and a --model that it can serve, "
+            "or leave out --engine"
+        )
     environment = examine(engine_python(options.engine_python, cpu))
     if cpu != (environment.kind == "cpu"):
         raise UserError(
@@ -88,20 +116,26 @@ def start_vllm(options: RunOptions) -> Started:
     client = client_of(options)
     ready_s = options.ready_timeout_s or READY_TIMEOUT_S["vllm"]
     deployment = Deployment(environment, cpu, () if cpu else gpus, ready_s)
-
-    def make(spec: RunSpec, stream: Stream) -> Engine:
-        return Vllm(spec, stream, deployment, client)
-
     options = replace(
         options,
         block_size=options.block_size or (CPU_BLOCK if cpu else None),
         engine_args=read_engine_args(options.engine_args),
     )
-    return Started(asked_of(options, "vllm", client.decides()), make)
+    asked = asked_of(options, "vllm", client.decides())
+
+    def make(spec: RunSpec, stream: Stream) -> Engine:
+        return Vllm(spec, stream, deployment, client, path_of(spec, asked.profiles))
+
+    return Started(asked, make)
 
 
 def start_endpoint(options: RunOptions) -> Started:
     """A server that runs already, once it is ready and its model known; policy and GPU are labels for it."""
+    from harness.drive.endpoint import Endpoint, key_from
+    from harness.engines.endpoint import EndpointEngine
+    from harness.engines.serving.probe import models_of, wait_until_ready
+    from harness.mock.doctor import warnings
+
     endpoint = Endpoint(
         url=options.url or "",
         chat=options.api == "chat",
@@ -132,7 +166,8 @@ def start_endpoint(options: RunOptions) -> Started:
 
 
 START: dict[str, Callable[[RunOptions], Started]] = {
-    **{engine: start_virtual(engine) for engine in VIRTUAL},
+    "simulated": start_simulated,
+    "tokenstep": start_tokenstep,
     "emulated": start_emulated,
     "vllm": start_vllm,
     "endpoint": start_endpoint,
@@ -141,6 +176,8 @@ START: dict[str, Callable[[RunOptions], Started]] = {
 
 def client_of(options: RunOptions) -> Client:
     """How the options ask for a server to be driven."""
+    from harness.engines.client import Client
+
     return Client(
         api=options.api,
         prompts="text" if options.api == "chat" and options.prompts == "ids" else options.prompts,
@@ -166,6 +203,8 @@ def planned_load(spec: RunSpec, processes: int) -> tuple[int | None, float | Non
 
 def _any_python(given: str | None) -> Path:
     """The Python given, else one that `bench engine install` made: without a model either kind will do."""
+    from harness.engines.serving.environments import engine_python, installed
+
     if given or not (there := installed()):
         try:
             return engine_python(given, cpu=True)

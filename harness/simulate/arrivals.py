@@ -46,7 +46,7 @@ class Arrivals:
 
     def take(self, now: int) -> list[int]:
         """All that come by `now`, in their order."""
-        came: list[int] = []
+        arrived: list[int] = []
         while True:
             if self.next_due <= now:
                 rows: Sequence[int] = (self._due_next(),)
@@ -62,14 +62,14 @@ class Arrivals:
                 continue
             else:
                 break
-            came += rows
+            arrived += rows
             if rows[0] in self._refused:
                 self.ended(rows, self.due[rows[0]])
-        self.sent += len(came)
-        return came
+        self.sent += len(arrived)
+        return arrived
 
     def ended(self, rows: Sequence[int], end: int) -> None:
-        """The answers to these came at `end`: each conversation goes on after its think time, or is over."""
+        """The answers to these rows came at `end`: each conversation goes on after its think time, or is over."""
         self._under_way -= len(rows)
         if not self._after:
             return
@@ -88,7 +88,7 @@ class Arrivals:
         self.next_due = due if due <= self._last_send else NEVER
 
     def _due_next(self) -> int:
-        """Whoever `next_due` is of."""
+        """Takes the request that `next_due` is of."""
         if self._later and self._later[0][0] == self.next_due:
             row = heapq.heappop(self._later)[1]
         else:

@@ -9,7 +9,7 @@ from harness.simulate.arrivals import NEVER, Arrivals
 from harness.simulate.leap import Leap, leap_ahead
 from harness.simulate.limits import EngineLimits, too_long
 from harness.simulate.prefix_cache import PrefixCache
-from harness.simulate.rows import FINISH_LENGTH, FINISH_TOO_LONG, Log, Rows, pack_request, pack_step
+from harness.simulate.rows import FINISH_LENGTH, FINISH_TOO_LONG, RowLog, Rows, pack_request, pack_step
 from harness.simulate.scheduler import Scheduler
 from harness.simulate.state import State
 from harness.simulate.token_times import TokenTimes
@@ -47,7 +47,7 @@ class BatchLoop:
         self._arrivals = Arrivals(stream, last_send, self._refused)
         self._times = TokenTimes(len(stream.trace))
         self._scheduler = Scheduler(self.state, policy, cache, self._times)
-        self._log = Log()
+        self._log = RowLog()
         self._now = 0
 
     @property
@@ -69,17 +69,17 @@ class BatchLoop:
             # A place in a closed loop becomes free only where something changed.
             if (changed or arrivals.next_due <= self._now) and self._arrive():
                 changed = True
-            if not state.running and not state.line:
+            if not state.running and not state.waiting_queue:
                 if arrivals.next_due == NEVER:
                     break
                 self._now = max(self._now, arrivals.next_due)
                 continue
             # An order may let someone start as time goes by: it is asked before each step in which anyone waits.
-            if changed or (state.order is not None and state.line):
+            if changed or (state.order is not None and state.waiting_queue):
                 plan = policy.plan(state)
-                held = policy.state()
-                if held is not log.held:
-                    log.hold(held)
+                policy_state = policy.state()
+                if policy_state is not log.policy_state:
+                    log.set_state(policy_state)
             leap = None
             # Where a request ends with the very next step there is nothing to leap over.
             if self._leap and batch.clock + 1 not in batch.ends_at:
@@ -96,31 +96,31 @@ class BatchLoop:
     def drain(self) -> Rows:
         """The rows since the last call."""
         requests, steps = self._log.drain()
-        found = None
+        rows = Rows(requests, steps, self._times.drain(), self._log.states, self._now, self.finished)
         if self._cache is not None:
-            found = list(map(self._cache.found_tokens.get, requests[:, 0].tolist()))
-        return Rows(requests, steps, self._times.drain(), self._log.states, self._now, self.finished, found)
+            rows.cached_tokens = list(map(self._cache.cached_tokens.get, rows.request_column("row").tolist()))
+        return rows
 
     def _arrive(self) -> bool:
         """Queues what comes by now; says whether anything did."""
         state = self.state
-        came = self._arrivals.take(self._now)
-        if self._refused and came:
-            came = self._refuse(came)
-        if not came:
+        arrived = self._arrivals.take(self._now)
+        if self._refused and arrived:
+            arrived = self._refuse(arrived)
+        if not arrived:
             return False
-        state.push(came)
-        state.waiting = len(state.line)
+        state.push(arrived)
+        state.waiting = len(state.waiting_queue)
         return True
 
-    def _refuse(self, came: list[int]) -> list[int]:
+    def _refuse(self, arrived: list[int]) -> list[int]:
         """Ends those that can never fit; returns the others."""
-        refused = [request for request in came if request in self._refused]
+        refused = [request for request in arrived if request in self._refused]
         for request in refused:
             due = self._arrivals.due[request]
             self._log.requests += pack_request(request, due, due, -1, -1, due, 0, 0, FINISH_TOO_LONG)
         self.finished += len(refused)
-        return [request for request in came if request not in self._refused]
+        return [request for request in arrived if request not in self._refused]
 
     def _step(self, plan: StepPlan) -> bool:
         """Schedules and runs one step, and sees what it brought; says whether anything but growth happened."""
@@ -147,51 +147,51 @@ class BatchLoop:
             prefill_tokens,
             decodes,
             running,
-            len(state.line),
+            len(state.waiting_queue),
             step.preempted,
             (state.total_blocks - state.free_blocks) * state.block_size,
             *(batch.produced(batch.clock) if decodes else batch.produced_by(completed)),
-            self._log.state,
+            self._log.state_index,
         )
         self.step_count += 1
         self.preemptions += step.preempted
-        done = batch.ends_at.pop(batch.clock, None)
-        if done is not None:
-            self._finish(done)
-        state.waiting = len(state.line)
+        finished = batch.ends_at.pop(batch.clock, None)
+        if finished is not None:
+            self._finish(finished)
+        state.waiting = len(state.waiting_queue)
         state.prefilling = 1 if state.partial >= 0 else 0
-        return done is not None or prefill_tokens > 0 or step.preempted > 0
+        return finished is not None or prefill_tokens > 0 or step.preempted > 0
 
     def _begin_decoding(self, completed: list[int]) -> None:
         """Prompts are computed and have given a token: these requests decode from the next step on."""
         state = self.state
-        self._times.begin(completed, state.had, self._now, state.batch.clock)
-        state.batch.enter(completed, state.had)
+        self._times.begin(completed, state.preempted_output_tokens, self._now, state.batch.clock)
+        state.batch.enter(completed, state.preempted_output_tokens)
         state.decoding += len(completed)
 
-    def _finish(self, done: list[int]) -> None:
-        """These have all their tokens."""
+    def _finish(self, finished: list[int]) -> None:
+        """Ends requests that have all their tokens."""
         state, now = self.state, self._now
-        due_of, first, output_of = self._arrivals.due, self._times.first, state.output
+        due_of, first, max_tokens = self._arrivals.due, self._times.first, state.max_tokens
         on_finish, rows = self._policy.on_finish, self._log.requests
-        self._scheduler.stop(done)
-        for request in done:
-            due, output = due_of[request], output_of[request]
+        self._scheduler.stop(finished)
+        for request in finished:
+            due, tokens = due_of[request], max_tokens[request]
             preemptions = 0
             if request in state.preemptions:
                 preemptions = state.preemptions[request]
-                if request in state.had:
-                    del state.had[request]
-                    self._times.finish(request, output, state.batch.clock)
-            rows += pack_request(request, due, due, first[request], now, now, output, preemptions, FINISH_LENGTH)
-            on_finish(output)
-        self.finished += len(done)
-        self._arrivals.ended(done, now)
+                if request in state.preempted_output_tokens:
+                    del state.preempted_output_tokens[request]
+                    self._times.finish(request, tokens, state.batch.clock)
+            rows += pack_request(request, due, due, first[request], now, now, tokens, preemptions, FINISH_LENGTH)
+            on_finish(tokens)
+        self.finished += len(finished)
+        self._arrivals.ended(finished, now)
 
     def _take(self, leap: Leap) -> bool:
         """Takes the steps of a leap; says that nothing happened but growth."""
         state, steps = self.state, len(leap.ends)
-        leap.rows[:, -1] = self._log.state
+        leap.rows[:, -1] = self._log.state_index
         self._log.steps += leap.rows.tobytes()
         self._times.ticks.frombytes(leap.ends.tobytes())
         state.batch.clock += steps

@@ -21,7 +21,7 @@ class DecodeBatch:
     the clock minus the one counts its output tokens, minus the other its footprint, prompt and output tokens.
     """
 
-    def __init__(self, prompt: list[int], output: list[int], block_size: int) -> None:
+    def __init__(self, num_prompt_tokens: list[int], max_tokens: list[int], block_size: int) -> None:
         self.clock = 0  # steps with decodes so far
         # Sorted, an entry a request.
         self.births: list[int] = []
@@ -30,22 +30,25 @@ class DecodeBatch:
         self.ends_at: dict[int, list[int]] = {}  # clock -> requests that then have all their tokens
         # Requests that need a block when the clock has this residue.
         self.needs_at: list[dict[int, None]] = [{} for _ in range(block_size)]
-        self._birth = [0] * len(prompt)
-        self._prompt = prompt
-        self._output = output
+        self._birth = [0] * len(num_prompt_tokens)
+        self._num_prompt_tokens = num_prompt_tokens
+        self._max_tokens = max_tokens
         self._block_size = block_size
 
-    def enter(self, entered: list[int], had: dict[int, int]) -> None:
-        """These have just got a token and decode from the next step on; `had` has those that have more than one."""
+    def enter(self, entered: list[int], preempted_output_tokens: dict[int, int]) -> None:
+        """Requests that have just got a token decode from the next step on.
+
+        `preempted_output_tokens` has those that were preempted, with the tokens that they had before this one.
+        """
         clock, block_size = self.clock, self._block_size
         births, shifts, needs_at, ends_at = self.births, self.shifts, self.needs_at, self.ends_at
-        prompt, output, birth_of = self._prompt, self._output, self._birth
+        num_prompt_tokens, max_tokens, birth_of = self._num_prompt_tokens, self._max_tokens, self._birth
         births_sum = shifts_sum = 0
         for request in entered:
             birth = clock - 1
-            if request in had:
-                birth -= had[request]
-            shift = birth - prompt[request]
+            if request in preempted_output_tokens:
+                birth -= preempted_output_tokens[request]
+            shift = birth - num_prompt_tokens[request]
             birth_of[request] = birth
             if births and birth < births[-1]:
                 insort(births, birth)
@@ -55,7 +58,7 @@ class DecodeBatch:
             births_sum += birth
             shifts_sum += shift
             needs_at[(shift + 2) % block_size][request] = None
-            end = birth + output[request]
+            end = birth + max_tokens[request]
             if end in ends_at:
                 ends_at[end].append(request)
             else:
@@ -67,11 +70,11 @@ class DecodeBatch:
         """Takes requests out; returns the blocks that their computed tokens fill."""
         clock, block_size = self.clock, self._block_size
         births, shifts, needs_at = self.births, self.shifts, self.needs_at
-        prompt, birth_of = self._prompt, self._birth
+        num_prompt_tokens, birth_of = self._num_prompt_tokens, self._birth
         births_sum = shifts_sum = blocks = 0
         for request in stopped:
             birth = birth_of[request]
-            shift = birth - prompt[request]
+            shift = birth - num_prompt_tokens[request]
             del births[bisect_left(births, birth)]
             del shifts[bisect_left(shifts, shift)]
             births_sum += birth
@@ -82,17 +85,17 @@ class DecodeBatch:
         self.shifts_sum -= shifts_sum
         return blocks
 
-    def computed(self, request: int) -> int:
+    def num_computed_tokens(self, request: int) -> int:
         """The tokens in its blocks: its prompt and all its tokens but the newest, which no step has computed yet."""
-        return self.clock - 1 - self._birth[request] + self._prompt[request]
+        return self.clock - 1 - self._birth[request] + self._num_prompt_tokens[request]
 
     def interrupt(self, request: int) -> int:
-        """It will not have all its tokens when it was to; returns those that it has."""
+        """Puts off the end of a request that is preempted; returns the output tokens that it has."""
         birth = self._birth[request]
-        end = birth + self._output[request]
-        bucket = self.ends_at[end]
-        bucket.remove(request)
-        if not bucket:
+        end = birth + self._max_tokens[request]
+        ending = self.ends_at[end]
+        ending.remove(request)
+        if not ending:
             del self.ends_at[end]
         return self.clock - birth
 
@@ -101,7 +104,7 @@ class DecodeBatch:
         return len(self.shifts) * self.clock - self.shifts_sum, self.clock - self.shifts[0]
 
     def produced(self, clock: Clock) -> tuple[int | Clock, ...]:
-        """How many they are; at a clock the sum, least and most of their output tokens; and of their footprints."""
+        """The number of requests; at a clock the sum, least and most of their output tokens; the same of footprints."""
         births, shifts = self.births, self.shifts
         n = len(births)
         return (
@@ -114,12 +117,12 @@ class DecodeBatch:
             clock - shifts[0],
         )
 
-    def produced_by(self, some: list[int]) -> tuple[int, ...]:
-        """The same of some of them now, zeros of none."""
-        tokens = [self.clock - self._birth[request] for request in some]
-        footprints = [self._prompt[request] + n for request, n in zip(some, tokens, strict=True)]
+    def produced_by(self, requests: list[int]) -> tuple[int, ...]:
+        """The same of some of the requests at the present clock, zeros of none."""
+        tokens = [self.clock - self._birth[request] for request in requests]
+        footprints = [self._num_prompt_tokens[request] + n for request, n in zip(requests, tokens, strict=True)]
         return (
-            len(some),
+            len(requests),
             sum(tokens),
             min(tokens, default=0),
             max(tokens, default=0),

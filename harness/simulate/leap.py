@@ -35,7 +35,7 @@ def leap_ahead(state: State, plan: StepPlan, cost: CostModel, now: int, until: i
     batch = state.batch
     if not state.decoding or state.partial >= 0 or plan.phase is PREFILL:
         return None
-    if state.order is not None and state.line:
+    if state.order is not None and state.waiting_queue:
         return None
     ends_at, clock = batch.ends_at, batch.clock
     steps = 0
@@ -58,14 +58,15 @@ def leap_ahead(state: State, plan: StepPlan, cost: CostModel, now: int, until: i
     kv_tokens = (state.total_blocks - state.free_blocks + blocks) * state.block_size
     rows = np.zeros((steps, len(STEP_COLUMNS)), dtype=np.int64)
     # The last of STEP_COLUMNS, the policy's state, is known to the log.
-    columns = (ends - durations, durations, 2, 0, n, n, len(state.line), 0, kv_tokens, *batch.produced(clocks))
+    columns = (ends - durations, durations, 2, 0, n, n, len(state.waiting_queue), 0, kv_tokens, *batch.produced(clocks))
     for i, values in enumerate(columns):
         rows[:, i] = values
     return Leap(rows, ends, int(blocks[-1]))
 
 
 def _can_admit(state: State) -> bool:
-    if not state.queue or len(state.running) >= state.slots or state.token_budget <= state.decoding:
+    """Whether a mixed step would start the first that waits, first come first served."""
+    if not state.fcfs_queue or len(state.running) >= state.slots or state.token_budget <= state.decoding:
         return False
-    blocks = -(-state.to_compute(state.queue[0]) // state.block_size)
+    blocks = -(-state.num_tokens(state.fcfs_queue[0]) // state.block_size)
     return blocks + state.watermark_blocks <= state.free_blocks

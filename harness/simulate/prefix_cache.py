@@ -16,12 +16,12 @@ from workloads.prompts.content import Content
 class PrefixCache:
     """The blocks of a KV cache (numbered from 1; 0 is vLLM's null block), who holds them and what is in them.
 
-    `requests` are rows of the content's trace. `found_tokens` has, for each request, the tokens found when it was
+    `requests` are rows of the content's trace. `cached_tokens` has, for each request, the tokens found when it was
     first admitted; `evictions` counts the blocks whose content made room for another.
     """
 
     def __init__(self, content: Content, blocks: int, block_size: int) -> None:
-        self.found_tokens: dict[int, int] = {}
+        self.cached_tokens: dict[int, int] = {}
         self.evictions = 0
         self._content = content
         self._size = block_size
@@ -39,38 +39,38 @@ class PrefixCache:
 
     def find(self, request: int, tokens: int) -> list[int]:
         """The blocks that hold the beginning of a request of `tokens` tokens, of which one is always computed."""
-        found = []
+        cached_blocks = []
         for key in self._content.keys(request, 0, (tokens - 1) // self._size):
             blocks = self._blocks.get(key)
             if blocks is None:
                 break
-            found.append(next(iter(blocks)))
-        return found
+            cached_blocks.append(next(iter(blocks)))
+        return cached_blocks
 
-    def held_by_others(self, found: list[int]) -> int:
+    def held_by_others(self, cached_blocks: list[int]) -> int:
         """How many of the blocks take nothing from the free ones."""
         users = self._users
-        return sum(users[block] > 0 for block in found)
+        return sum(users[block] > 0 for block in cached_blocks)
 
-    def admit(self, request: int, found: list[int], blocks: int, computed: int) -> int:
-        """Gives a request the blocks found and new ones up to `blocks`; `computed` tokens are then in them.
+    def admit(self, request: int, cached_blocks: list[int], num_blocks: int, num_computed_tokens: int) -> int:
+        """Gives a request the blocks found for it and new ones up to `num_blocks`.
 
-        Returns the free blocks left, as all that follow do.
+        `num_computed_tokens` are then in them. Returns the free blocks left, as all that follow do.
         """
-        for block in found:
+        for block in cached_blocks:
             if not self._users[block]:
                 del self._free[block]
             self._users[block] += 1
-        self._held[request] = list(found)
-        self._named[request] = len(found)
-        self.found_tokens.setdefault(request, len(found) * self._size)
-        self.extend(request, blocks - len(found))
-        return self.compute(request, computed)
+        self._held[request] = list(cached_blocks)
+        self._named[request] = len(cached_blocks)
+        self.cached_tokens.setdefault(request, len(cached_blocks) * self._size)
+        self.extend(request, num_blocks - len(cached_blocks))
+        return self.compute(request, num_computed_tokens)
 
-    def extend(self, request: int, blocks: int) -> int:
+    def extend(self, request: int, num_blocks: int) -> int:
         """Gives a request so many more blocks."""
         held = self._held[request]
-        for _ in range(blocks):
+        for _ in range(num_blocks):
             block, _ = self._free.popitem(last=False)
             if self._key[block] >= 0:
                 self._forget(block)
@@ -78,9 +78,9 @@ class PrefixCache:
             held.append(block)
         return len(self._free)
 
-    def compute(self, request: int, computed: int) -> int:
-        """The first `computed` tokens of a request are in its blocks: full ones can be found from now on."""
-        named, full = self._named[request], computed // self._size
+    def compute(self, request: int, num_computed_tokens: int) -> int:
+        """So many tokens from a request's first on are in its blocks: full ones can be found from now on."""
+        named, full = self._named[request], num_computed_tokens // self._size
         if full > named:
             held = self._held[request]
             for block, key in zip(islice(held, named, full), self._content.keys(request, named, full), strict=True):
@@ -89,9 +89,9 @@ class PrefixCache:
             self._named[request] = full
         return len(self._free)
 
-    def release(self, request: int, computed: int) -> int:
-        """Takes a request's blocks away; `computed` tokens were in them."""
-        self.compute(request, computed)
+    def release(self, request: int, num_computed_tokens: int) -> int:
+        """Takes a request's blocks away; so many tokens were in them."""
+        self.compute(request, num_computed_tokens)
         del self._named[request]
         nameless = []
         for block in reversed(self._held.pop(request)):

@@ -5,8 +5,10 @@ A row a request and a row a step: integers, in nanoseconds and tokens.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +31,7 @@ pack_step = Struct(f"{len(STEP_COLUMNS)}q").pack
 
 @dataclass(slots=True)
 class Rows:
-    """Rows since the last one, and the gaps of requests that were preempted."""
+    """Rows of requests and steps since those handed over before, and the gaps of requests that were preempted."""
 
     requests: Ints  # (rows, len(REQUEST_FIELDS))
     steps: Ints  # (rows, len(STEP_COLUMNS))
@@ -37,26 +39,48 @@ class Rows:
     states: list[PolicyState]  # all so far; a step's `state` is an index, -1 where the policy has none
     now_ns: int
     finished: int
-    found: list[int | None] | None = None  # of each request row the prompt tokens that a prefix cache had
+    cached_tokens: list[int | None] | None = None  # a prefix cache's of each request; None of one never admitted
+
+    def request_column(self, name: str) -> Ints:
+        """A column of the request rows by its name in REQUEST_FIELDS."""
+        return self.requests[:, REQUEST_FIELDS.index(name)]
+
+    def step_column(self, name: str) -> Ints:
+        """A column of the step rows by its name in STEP_COLUMNS."""
+        return self.steps[:, STEP_COLUMNS.index(name)]
 
 
-class Log:
-    """The rows that no chunk has yet, packed one after the other, and the states that the steps point to."""
+def joined(parts: Sequence[Rows]) -> Rows:
+    """The rows of a whole replay from those that were handed over as it went."""
+    last = parts[-1]
+    return Rows(
+        requests=np.concatenate([rows.requests for rows in parts]),
+        steps=np.concatenate([rows.steps for rows in parts]),
+        gaps={row: gaps for rows in parts for row, gaps in rows.gaps.items()},
+        states=last.states,
+        now_ns=last.now_ns,
+        finished=last.finished,
+        cached_tokens=None if last.cached_tokens is None else [n for rows in parts for n in rows.cached_tokens or ()],
+    )
+
+
+class RowLog:
+    """The rows that were not handed over yet, packed one after the other, and the states that the steps point to."""
 
     def __init__(self) -> None:
         self.requests = bytearray()
         self.steps = bytearray()
         self.states: list[PolicyState] = []
-        self.held: PolicyState | None = None  # the policy's state, and its place among them
-        self.state = -1
+        self.policy_state: PolicyState | None = None
+        self.state_index = -1  # its place among the states
 
-    def hold(self, state: PolicyState | None) -> None:
+    def set_state(self, policy_state: PolicyState | None) -> None:
         """What the policy holds to be true from the next step on."""
-        self.held = state
-        self.state = -1
-        if state is not None:
-            self.state = len(self.states)
-            self.states.append(state)
+        self.policy_state = policy_state
+        self.state_index = -1
+        if policy_state is not None:
+            self.state_index = len(self.states)
+            self.states.append(policy_state)
 
     def drain(self) -> tuple[Ints, Ints]:
         """The rows of requests and of steps since the last call."""
@@ -66,18 +90,12 @@ class Log:
         return requests, steps
 
 
-def request_batch(chunk: Rows, trace: Trace, limits: EngineLimits) -> pa.RecordBatch:
-    """The chunk's request rows with what the trace asked for, times in seconds."""
-    column = {name: chunk.requests[:, i] for i, name in enumerate(REQUEST_FIELDS)}
-    rows = column["row"]
+def request_batch(rows: Rows, trace: Trace, limits: EngineLimits) -> pa.RecordBatch:
+    """The request rows with what the trace asked for, times in seconds."""
+    column = {name: rows.requests[:, i] for i, name in enumerate(REQUEST_FIELDS)}
+    trace_rows = column["row"]
     too_long = column["finish"] == FINISHES.index("too_long")
-    values = {
-        "id": [trace.id_of(row) for row in rows.tolist()],
-        "row": rows,
-        "session": None if trace.session is None else trace.session[rows],
-        "turn": None if trace.turn is None else trace.turn[rows],
-        "prompt_tokens": trace.prompt_tokens[rows],
-        "expected_output_tokens": trace.output_tokens[rows],
+    values = trace_columns(trace, trace_rows) | {
         "due_s": column["due"] / 1e9,
         "sent_s": column["sent"] / 1e9,
         "first_token_s": pa.array(column["first"] / 1e9, mask=too_long),
@@ -85,33 +103,48 @@ def request_batch(chunk: Rows, trace: Trace, limits: EngineLimits) -> pa.RecordB
         "done_s": column["done"] / 1e9,
         "output_tokens": column["output_tokens"],
         "preemptions": column["preemptions"],
-        "cached_tokens": chunk.found,
-        "token_gaps_s": _gaps(chunk, rows),
+        "cached_tokens": rows.cached_tokens,
+        "token_gaps_s": _token_gaps_s(rows.gaps, trace_rows),
+        "event_tokens": None,  # nothing is streamed here
         "finish": to_names(column["finish"], FINISHES),
-        "error": _errors(rows, too_long, trace, limits),
+        "error": _errors(trace_rows, too_long, trace, limits),
     }
-    return to_batch(values, REQUESTS, len(rows))
+    return to_batch(values, REQUESTS, len(trace_rows))
 
 
-def step_batch(chunk: Rows) -> pa.RecordBatch:
-    """The chunk's step rows with the policy's state, times in seconds."""
-    column = {name: chunk.steps[:, i] for i, name in enumerate(STEP_COLUMNS)}
-    return to_batch(step_columns(column, chunk.states), STEPS, len(chunk.steps))
+def trace_columns(trace: Trace, rows: Ints) -> dict[str, Any]:
+    """What a trace says of these of its rows, under the names of REQUESTS."""
+    return {
+        "id": [trace.id_of(row) for row in rows.tolist()],
+        "row": rows,
+        "session": None if trace.session is None else trace.session[rows],
+        "turn": None if trace.turn is None else trace.turn[rows],
+        "prompt_tokens": trace.prompt_tokens[rows],
+        "expected_output_tokens": trace.output_tokens[rows],
+    }
 
 
-def _gaps(chunk: Rows, rows: Ints) -> pa.Array:
-    if not chunk.gaps:
-        return pa.nulls(len(rows), pa.list_(pa.float64()))
-    lists = [None if (gaps := chunk.gaps.get(row)) is None else gaps / 1e9 for row in rows.tolist()]
+def step_batch(rows: Rows) -> pa.RecordBatch:
+    """The step rows with the policy's state, times in seconds."""
+    column = {name: rows.steps[:, i] for i, name in enumerate(STEP_COLUMNS)}
+    return to_batch(step_columns(column, rows.states), STEPS, len(rows.steps))
+
+
+def _token_gaps_s(gaps_ns: dict[int, Ints], trace_rows: Ints) -> pa.Array:
+    """The gaps of each request that has them, s; null where they follow from the steps."""
+    if not gaps_ns:
+        return pa.nulls(len(trace_rows), pa.list_(pa.float64()))
+    lists = [gaps_ns[row] / 1e9 if row in gaps_ns else None for row in trace_rows.tolist()]
     return pa.array(lists, pa.list_(pa.float64()))
 
 
-def _errors(rows: Ints, too_long: npt.NDArray[np.bool_], trace: Trace, limits: EngineLimits) -> pa.Array:
+def _errors(trace_rows: Ints, too_long: npt.NDArray[np.bool_], trace: Trace, limits: EngineLimits) -> pa.Array:
+    """Why each request that is too long was refused; null of all others."""
     if not too_long.any():
-        return pa.nulls(len(rows), pa.string())
-    reasons: list[str | None] = [None] * len(rows)
+        return pa.nulls(len(trace_rows), pa.string())
+    reasons: list[str | None] = [None] * len(trace_rows)
     for i in np.flatnonzero(too_long).tolist():
-        row = int(rows[i])
+        row = int(trace_rows[i])
         asked = f"{trace.prompt_tokens[row]} prompt + {trace.output_tokens[row]} output tokens"
         reasons[i] = (
             f"request {trace.id_of(row)}: {asked} exceed the KV cache of {limits.cache_tokens}"

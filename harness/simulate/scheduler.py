@@ -1,9 +1,9 @@
 """What the next step computes, and whose KV blocks it takes.
 
-The rules are stock vLLM's (spec: vllm-policies, "what agreed on every step"): running requests first and in
-their order, one token each while decoding; then, unless the step preempted, waiting ones first come first
-served or in the policy's order, the last of them possibly only a chunk; a request that finds no block preempts
-the newest, which goes back to the queue's front with nothing computed; one block of the pool is vLLM's null block.
+The rules are stock vLLM's (spec: vllm-policies, "what agreed on every step"): running requests first and in their
+order, one token each while decoding; then, unless the step preempted, waiting ones first come first served or in the
+policy's order, of the last of them possibly only a chunk of its prompt; a request that finds no block preempts the
+newest, which goes back to the queue's front with nothing computed; one block of the pool is vLLM's null block.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _, PREFILL, DECODE = Phase
 
 @dataclass(slots=True)
 class Step:
-    """What one step computes; `prefill_work` is Σ n(context + n/2) over its chunks of prompts, token²."""
+    """What one step computes; `prefill_work` is Σ n(context + n/2) over its chunks of n prompt tokens, token²."""
 
     prefill_tokens: int = 0
     prefill_work: float = 0.0
@@ -47,8 +47,8 @@ class Scheduler:
             self._grow(step)
         if plan.phase is not DECODE:
             if state.partial >= 0 and step.decodes < state.token_budget:
-                self._go_on_with_chunk(step)
-            if state.line and not step.preempted:
+                self._continue_partial(step)
+            if state.waiting_queue and not step.preempted:
                 self._admit(step, plan.admit)
             if plan.phase is PREFILL and not step.prefill_tokens:
                 # A prefill that looked possible came to nothing: decode in the same step, as the vLLM plugin does.
@@ -86,13 +86,13 @@ class Scheduler:
             else:
                 state.free_blocks = state.free_blocks - 1 if cache is None else cache.extend(request, 1)
 
-    def _go_on_with_chunk(self, step: Step) -> None:
+    def _continue_partial(self, step: Step) -> None:
         """Computes more of the prompt that is partly computed; without blocks for it the request loses its slot."""
         state, size = self._state, self._state.block_size
-        request, done = state.partial, state.partial_done
-        left = state.to_compute(request) - done
+        request, computed = state.partial, state.num_computed_tokens
+        left = state.num_tokens(request) - computed
         chunk = min(left, state.token_budget - step.decodes)
-        blocks = -(-(done + chunk) // size) - -(-done // size)
+        blocks = -(-(computed + chunk) // size) - -(-computed // size)
         if blocks > state.free_blocks:
             self._preempt(request, step)
             return
@@ -100,65 +100,65 @@ class Scheduler:
             state.free_blocks -= blocks
         else:
             self._cache.extend(request, blocks)
-            state.free_blocks = self._cache.compute(request, done + chunk)
+            state.free_blocks = self._cache.compute(request, computed + chunk)
         if chunk == left:
             state.partial = -1
             step.completed.append(request)
         else:
-            state.partial_done = done + chunk
+            state.num_computed_tokens = computed + chunk
         step.prefill_tokens += chunk
-        step.prefill_work += chunk * (done + chunk / 2)
+        step.prefill_work += chunk * (computed + chunk / 2)
 
     def _admit(self, step: Step, most: int) -> None:
         """Starts those that wait while there are tokens, slots and blocks for them, and at most so many."""
         state, cache, size = self._state, self._cache, self._state.block_size
-        order, queue, line, running = state.order, state.queue, state.line, state.running
-        prompt, had = state.prompt, state.had
+        order, fcfs_queue, waiting_queue, running = state.order, state.fcfs_queue, state.waiting_queue, state.running
+        num_prompt_tokens, preempted_output_tokens = state.num_prompt_tokens, state.preempted_output_tokens
         budget = state.token_budget - step.decodes - step.prefill_tokens
         room = min(state.slots - len(running), most)
-        while budget > 0 and room > 0 and line:
+        while budget > 0 and room > 0 and waiting_queue:
             if order is None:
-                request = queue[0]
+                request = fcfs_queue[0]
             else:
-                named = order.peek(state)
-                if named is None:
+                waiting = order.peek(state)
+                if waiting is None:
                     break
-                assert isinstance(named.request_id, int)
-                request = named.request_id
-            tokens = prompt[request]
-            if had:
-                tokens += had.get(request, 0)
+                assert isinstance(waiting.request_id, int)
+                request = waiting.request_id
+            tokens = num_prompt_tokens[request]
+            if preempted_output_tokens:
+                tokens += preempted_output_tokens.get(request, 0)
             blocks = -(-tokens // size)
-            cached = shared = 0
+            cached_tokens = shared_blocks = 0
             if cache is not None:
-                found = cache.find(request, tokens)
-                cached, shared = len(found) * size, cache.held_by_others(found)
+                cached_blocks = cache.find(request, tokens)
+                cached_tokens, shared_blocks = len(cached_blocks) * size, cache.held_by_others(cached_blocks)
             # The whole prompt must fit at admission (vLLM's scheduler_reserve_full_isl), even where only a chunk of
             # it is computed now.
-            if blocks - shared + (state.watermark_blocks if running else 0) > state.free_blocks:
+            if blocks - shared_blocks + (state.watermark_blocks if running else 0) > state.free_blocks:
                 break
             if order is None:
-                queue.popleft()
+                fcfs_queue.popleft()
             else:
                 order.pop(state)
             running[request] = None
             room -= 1
             if request not in state.preemptions:
                 self._policy.on_admit(tokens)
-            chunk = tokens - cached
+            chunk = tokens - cached_tokens
             if chunk <= budget:
                 step.completed.append(request)
             else:
                 chunk = budget
-                state.partial, state.partial_done = request, cached + chunk
-                blocks = -(-(cached + chunk) // size)
+                state.partial, state.num_computed_tokens = request, cached_tokens + chunk
+                blocks = -(-(cached_tokens + chunk) // size)
             if cache is None:
                 state.free_blocks -= blocks
             else:
-                state.free_blocks = cache.admit(request, found, blocks, cached + chunk)
+                state.free_blocks = cache.admit(request, cached_blocks, blocks, cached_tokens + chunk)
             budget -= chunk
             step.prefill_tokens += chunk
-            step.prefill_work += chunk * (cached + chunk / 2)
+            step.prefill_work += chunk * (cached_tokens + chunk / 2)
 
     def _preempt(self, request: int, step: Step) -> None:
         """Takes slot and blocks from a request and puts it at the queue's front, nothing computed, output kept."""
@@ -166,12 +166,12 @@ class Scheduler:
         if request == state.partial:
             del state.running[request]
             if self._cache is None:
-                state.free_blocks += -(-state.partial_done // state.block_size)
+                state.free_blocks += -(-state.num_computed_tokens // state.block_size)
             else:
-                state.free_blocks = self._cache.release(request, state.partial_done)
+                state.free_blocks = self._cache.release(request, state.num_computed_tokens)
             state.partial = -1
         else:
-            state.had[request] = tokens = batch.interrupt(request)
+            state.preempted_output_tokens[request] = tokens = batch.interrupt(request)
             self._times.end(request, tokens, batch.clock)
             self.stop([request])
         state.push_front(request)
@@ -183,7 +183,7 @@ class Scheduler:
         state, cache = self._state, self._cache
         if cache is not None:
             for request in stopped:
-                state.free_blocks = cache.release(request, state.batch.computed(request))
+                state.free_blocks = cache.release(request, state.batch.num_computed_tokens(request))
         blocks = state.batch.leave(stopped)
         if cache is None:
             state.free_blocks += blocks

@@ -22,17 +22,17 @@ class State:
         self.total_blocks = self.free_blocks = limits.kv_blocks - 1
         self.watermark_blocks = int(limits.watermark * limits.kv_blocks)
         self.waiting = self.prefilling = self.decoding = 0
-        self.prompt: list[int] = trace.prompt_tokens.tolist()
-        self.output: list[int] = trace.output_tokens.tolist()
+        self.num_prompt_tokens: list[int] = trace.prompt_tokens.tolist()
+        self.max_tokens: list[int] = trace.output_tokens.tolist()
         self.preemptions: dict[int, int] = {}  # of those that were preempted, how often
-        self.had: dict[int, int] = {}  # and the tokens that they had, where they had any
+        self.preempted_output_tokens: dict[int, int] = {}  # and the output tokens that they had, where they had any
         self.running: dict[int, None] = {}  # in order of admission
         self.partial = -1  # the one of them whose prompt is only partly computed
-        self.partial_done = 0
-        self.batch = DecodeBatch(self.prompt, self.output, limits.block_size)
+        self.num_computed_tokens = 0  # of its prompt
+        self.batch = DecodeBatch(self.num_prompt_tokens, self.max_tokens, limits.block_size)
         self.order = order
-        self.queue: deque[int] = deque()  # all that wait, where the policy has no order
-        self.line: Sized = self.queue if order is None else order
+        self.fcfs_queue: deque[int] = deque()  # all that wait, where the policy has no order
+        self.waiting_queue: Sized = self.fcfs_queue if order is None else order
         self._low: list[int] | None = None if hints is None else hints.low.tolist()
         self._high: list[int] | None = None if hints is None else hints.high.tolist()
 
@@ -41,10 +41,10 @@ class State:
     def waiting_tokens(self) -> Iterator[int]:
         """Tokens to prefill of each waiting request, in order."""
         if self.order is not None:
-            return (request.num_prompt_tokens + request.num_output_tokens for request in self.order)
-        if not self.had:
-            return map(self.prompt.__getitem__, self.queue)
-        return map(self.to_compute, self.queue)
+            return (waiting.num_prompt_tokens + waiting.num_output_tokens for waiting in self.order)
+        if not self.preempted_output_tokens:
+            return map(self.num_prompt_tokens.__getitem__, self.fcfs_queue)
+        return map(self.num_tokens, self.fcfs_queue)
 
     def num_output_tokens(self) -> list[int]:
         """Output tokens so far of each decoding request, descending."""
@@ -61,31 +61,32 @@ class State:
         request = self.partial
         if request < 0:
             return []
-        left = self.to_compute(request) - self.partial_done
-        return [PartialPrefill(left, self.prompt[request], self.had.get(request, 0))]
+        left = self.num_tokens(request) - self.num_computed_tokens
+        return [PartialPrefill(left, self.num_prompt_tokens[request], self.preempted_output_tokens.get(request, 0))]
 
     # What the engine does with those that wait.
 
-    def to_compute(self, request: int) -> int:
-        """Tokens that its prefill computes: a preempted request's output again."""
-        return self.prompt[request] + self.had.get(request, 0)
+    def num_tokens(self, request: int) -> int:
+        """Tokens that a waiting request's prefill computes: a preempted one's output again."""
+        return self.num_prompt_tokens[request] + self.preempted_output_tokens.get(request, 0)
 
-    def push(self, came: list[int]) -> None:
-        """These have arrived."""
+    def push(self, arrived: list[int]) -> None:
+        """Queue requests that have arrived."""
         if self.order is None:
-            self.queue.extend(came)
+            self.fcfs_queue.extend(arrived)
         else:
-            for request in came:
+            for request in arrived:
                 self.order.push(self._as_waiting(request))
 
     def push_front(self, request: int) -> None:
-        """It was preempted."""
+        """Queue a preempted request ahead of all that have never run."""
         if self.order is None:
-            self.queue.appendleft(request)
+            self.fcfs_queue.appendleft(request)
         else:
             self.order.push_front(self._as_waiting(request))
 
     def _as_waiting(self, request: int) -> WaitingRequest:
         low = None if self._low is None else self._low[request]
         high = None if self._high is None else self._high[request]
-        return WaitingRequest(request, self.prompt[request], self.had.get(request, 0), low, high)
+        prompt, output = self.num_prompt_tokens[request], self.preempted_output_tokens.get(request, 0)
+        return WaitingRequest(request, prompt, output, low, high)

@@ -12,10 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from workloads.core.trace import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +93,17 @@ def _least(values: Ints, enter: Ints, leave: Ints, m: int) -> Ints:
     """The least value among those present in each of m segments; each is present in [enter, leave)."""
     order = np.argsort(enter, kind="stable")
     coming = iter(zip(enter[order].tolist(), values[order].tolist(), leave[order].tolist(), strict=True))
-    after: tuple[int, int, int] | None = next(coming)
+    following: tuple[int, int, int] | None = next(coming)
     heap: list[tuple[int, int]] = []
-    found = np.empty(m, dtype=np.int64)
+    least = np.empty(m, dtype=np.int64)
     for segment in range(m):
-        while after is not None and after[0] == segment:
-            heapq.heappush(heap, after[1:])
-            after = next(coming, None)
+        while following is not None and following[0] == segment:
+            heapq.heappush(heap, following[1:])
+            following = next(coming, None)
         while heap[0][1] <= segment:
             heapq.heappop(heap)
-        found[segment] = heap[0][0]
-    return found
+        least[segment] = heap[0][0]
+    return least
 
 
 def totals_of(segments: Segments, lengths: Ints) -> Totals:

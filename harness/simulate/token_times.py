@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import pairwise
 
 import numpy as np
 
@@ -25,23 +26,23 @@ class TokenTimes:
         self._stamps = array("q")
         self._starts: dict[int, int] = {}
 
-    def begin(self, completed: list[int], had: dict[int, int], now: int, clock: int) -> None:
-        """These prompts are computed and gave a token; those in `had` had some before."""
+    def begin(self, completed: list[int], preempted_output_tokens: dict[int, int], now: int, clock: int) -> None:
+        """These prompts are computed and gave a token; of preempted requests it is not the first."""
         first = self.first
         for request in completed:
-            if request in had:
+            if request in preempted_output_tokens:
                 self._resumed[request] = (now, clock)
             else:
                 first[request] = now
 
-    def end(self, request: int, tokens: int, clock: int) -> None:
-        """A request that was or is preempted decodes no more; it has so many tokens."""
-        began, entry = self._resumed.get(request, (self.first[request], clock - tokens + 1))
+    def end(self, request: int, num_output_tokens: int, clock: int) -> None:
+        """The spell of a request that was or is preempted ends; it has so many output tokens."""
+        began, entry = self._resumed.get(request, (self.first[request], clock - num_output_tokens + 1))
         self._spells.setdefault(request, []).append((began, entry, clock))
 
-    def finish(self, request: int, tokens: int, clock: int) -> None:
-        """The same, and these are all."""
-        self.end(request, tokens, clock)
+    def finish(self, request: int, num_output_tokens: int, clock: int) -> None:
+        """The last spell of a request that was preempted ends: it has all its tokens."""
+        self.end(request, num_output_tokens, clock)
         del self._resumed[request]
         stamps, ticks = self._stamps, self.ticks
         self._starts[request] = len(stamps)
@@ -55,4 +56,4 @@ class TokenTimes:
         self._stamps, self._starts = array("q"), {}
         gaps = stamps[1:] - stamps[:-1]
         bounds = [*starts.values(), len(stamps)]
-        return {request: gaps[a : b - 1] for request, a, b in zip(starts, bounds[:-1], bounds[1:], strict=True)}
+        return {request: gaps[start : end - 1] for request, (start, end) in zip(starts, pairwise(bounds), strict=True)}

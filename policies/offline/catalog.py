@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from policies.catalog import LARGEST, POLICIES, Option, canonical_policy, find_entry, read_options
+from policies import options
+from policies.catalog import POLICIES, find_entry
 from policies.core import PolicyError
 from policies.offline.baselines import Planner, fcfs, ljf, sjf
 from policies.offline.isjl import isjl, isjl_best, isjl_paper
+from policies.options import LARGEST, Option
 
 PAPER = "arXiv 2608.02244"
 
@@ -37,10 +39,24 @@ def _flag(text: str) -> bool:
 
 
 def _tokens(name: str, default: int | None, help_: str) -> Option:
-    return Option(name, int, default, help_, lambda x: 0 <= x <= LARGEST, "a whole number of tokens of at least 0")
+    must = "a whole number of tokens of at least 0"
+    return Option(name, int, default, help_, lambda value: 0 <= value <= LARGEST, must)
 
 
 _ALPHA = _tokens("alpha", None, "α, tokens: the most by which requests that run together may differ in progress")
+
+
+def _isjl(values: dict[str, Any]) -> Planner:
+    return lambda lengths, slots: isjl(lengths, slots, values["alpha"], values["beta"])
+
+
+def _isjl_best(values: dict[str, Any]) -> Planner:
+    return lambda lengths, slots: isjl_best(lengths, slots, values["alpha"])
+
+
+def _isjl_paper(values: dict[str, Any]) -> Planner:
+    return lambda lengths, slots: isjl_paper(lengths, slots, values["alpha"], values["hold"])
+
 
 OFFLINE: dict[str, OfflineEntry] = {
     entry.name: entry
@@ -53,14 +69,14 @@ OFFLINE: dict[str, OfflineEntry] = {
             "longest first, with short requests inserted as far as a gap of α allows",
             f"{PAPER}, in the form that never lengthens a batch (β = 0)",
             (_ALPHA, _tokens("beta", 0, "β of 0 to α, tokens: what a second pass may lengthen a batch by")),
-            lambda o: lambda lengths, slots: isjl(lengths, slots, o["alpha"], o["beta"]),
+            _isjl,
         ),
         OfflineEntry(
             "isjl-best",
             "the shortest of LJF and eighteen forms of ISJL; its gap is at most α",
             PAPER,
             (_ALPHA,),
-            lambda o: lambda lengths, slots: isjl_best(lengths, slots, o["alpha"]),
+            _isjl_best,
         ),
         OfflineEntry(
             "isjl-paper",
@@ -70,7 +86,7 @@ OFFLINE: dict[str, OfflineEntry] = {
                 _ALPHA,
                 Option("hold", _flag, False, "true: leaders wait where they would break α", must="true or false"),
             ),
-            lambda o: lambda lengths, slots: isjl_paper(lengths, slots, o["alpha"], o["hold"]),
+            _isjl_paper,
         ),
     )
 }
@@ -93,7 +109,7 @@ def offline_options(name: str, given: Mapping[str, str]) -> dict[str, Any]:
     for key in given:
         if key in online - own:
             raise PolicyError(f"{name}: {key} shapes what is decided while requests arrive: leave it out offline")
-    values = read_options(name, given, entry)
+    values = options.read(name, entry.options, given)
     if "alpha" in own and values["alpha"] is None:
         raise PolicyError(f"{name} needs alpha=…, such as {entry.name}:alpha=100: {_ALPHA.help}")
     if values.get("beta", 0) > values.get("alpha", 0):
@@ -103,8 +119,8 @@ def offline_options(name: str, given: Mapping[str, str]) -> dict[str, Any]:
 
 def canonical_offline(name: str, given: Mapping[str, str]) -> str:
     """The policy as one string, as `catalog.canonical_policy` writes it."""
-    offline_options(name, given)
-    return canonical_policy(name, given, find_offline(name))
+    entry = find_offline(name)
+    return options.write(entry.name, entry.options, offline_options(name, given))
 
 
 def plan_offline(name: str, given: Mapping[str, str], lengths: Sequence[int], slots: int) -> list[int]:

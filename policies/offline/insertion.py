@@ -9,7 +9,10 @@ from operator import neg
 
 
 class Shorts:
-    """Which of the short requests still wait; they begin at `first` of `sizes`, the longest first."""
+    """Which of the short requests still wait; they begin at `first` of `sizes`, the longest first.
+
+    `then` leads from a place to the next that may still wait (union-find): a place that waits leads to itself.
+    """
 
     def __init__(self, sizes: list[int], first: int) -> None:
         self.first = first
@@ -25,7 +28,7 @@ class Shorts:
             place = then[place]
         return place
 
-    def that_fits(self, room: int, place: int) -> int:
+    def longest_that_fits(self, room: int, place: int) -> int:
         """The longest of at most `room` that waits, at or after `place`."""
         return self.find(bisect_left(self.sizes, -room, place, key=neg))
 
@@ -60,7 +63,7 @@ def into_most_room(shorts: Shorts, batch: Batch, starts: list[int]) -> None:
         left = room[slot]
         size = sizes[place]
         if size > left:
-            place = shorts.that_fits(left, place)
+            place = shorts.longest_that_fits(left, place)
             continue
         start = starts[place] = origin[slot] - left
         left -= size
@@ -84,7 +87,7 @@ def into_tightest(shorts: Shorts, batch: Batch, starts: list[int]) -> None:
         size = sizes[place]
         at = bisect_left(keys, size * slots)
         if at == len(keys):
-            place = shorts.that_fits(keys[-1] // slots, place)
+            place = shorts.longest_that_fits(keys[-1] // slots, place)
             continue
         key = keys.pop(at)
         slot = key % slots

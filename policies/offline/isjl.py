@@ -17,7 +17,7 @@ from policies.offline.insertion import Batch, Shorts, into_most_room, into_tight
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class BatchForm:
     """How batches are filled.
 
     `passes` are the β of each insertion pass: a leader l_j may start up to min(α, l_1 − l_j) + β after its
@@ -41,13 +41,13 @@ def isjl(lengths: Sequence[int], slots: int, alpha: int, beta: int = 0) -> list[
     check(lengths, slots, alpha)
     if not 0 <= beta <= alpha:
         raise PolicyError(f"beta={beta} must be 0 to alpha={alpha}")
-    return _plan(lengths, slots, alpha, Form((0, beta) if beta else (0,)))
+    return _plan(lengths, slots, alpha, BatchForm((0, beta) if beta else (0,)))
 
 
 def isjl_paper(lengths: Sequence[int], slots: int, alpha: int, hold: bool = False) -> list[int]:
     """ISJL as the paper has it, as far as that can be told; without `hold` its gap may exceed α."""
     check(lengths, slots, alpha)
-    return _plan(lengths, slots, alpha, Form((alpha,), hold=hold, packed=True))
+    return _plan(lengths, slots, alpha, BatchForm((alpha,), hold=hold, packed=True))
 
 
 def isjl_best(lengths: Sequence[int], slots: int, alpha: int) -> list[int]:
@@ -59,20 +59,21 @@ def isjl_best(lengths: Sequence[int], slots: int, alpha: int) -> list[int]:
         return best
     order = longest_first(lengths)
     sizes = [lengths[row] for row in order]
-    found = None
+    shortest = None
     for form in _forms(alpha):
         starts = _starts(sizes, slots, alpha, form, below=steps)
-        if starts is not None and (its_steps := makespan(sizes, starts)) < steps:
-            found, steps = starts, its_steps
+        took = steps if starts is None else makespan(sizes, starts)
+        if took < steps:
+            shortest, steps = starts, took
             if steps == least:
                 break
-    return best if found is None else _in_order(order, found)
+    return best if shortest is None else _in_order(order, shortest)
 
 
-def _forms(alpha: int) -> list[Form]:
+def _forms(alpha: int) -> list[BatchForm]:
     betas = dict.fromkeys(quarter * alpha // 4 for quarter in range(5))
     return [
-        Form(passes, tightest)
+        BatchForm(passes, tightest)
         for beta in betas
         for tightest in (False, True)
         # With β = 0 one pass and two are the same.
@@ -80,7 +81,7 @@ def _forms(alpha: int) -> list[Form]:
     ]
 
 
-def _plan(lengths: Sequence[int], slots: int, alpha: int, form: Form) -> list[int]:
+def _plan(lengths: Sequence[int], slots: int, alpha: int, form: BatchForm) -> list[int]:
     order = longest_first(lengths)
     starts = _starts([lengths[row] for row in order], slots, alpha, form)
     assert starts is not None
@@ -88,13 +89,14 @@ def _plan(lengths: Sequence[int], slots: int, alpha: int, form: Form) -> list[in
 
 
 def _in_order(order: Sequence[int], starts: Sequence[int]) -> list[int]:
-    given = [0] * len(order)
+    """The starts by row of the lengths as they were given, from those in the order of planning."""
+    by_row = [0] * len(order)
     for row, start in zip(order, starts, strict=True):
-        given[row] = start
-    return given
+        by_row[row] = start
+    return by_row
 
 
-def _starts(sizes: list[int], slots: int, alpha: int, form: Form, below: int | None = None) -> list[int] | None:
+def _starts(sizes: list[int], slots: int, alpha: int, form: BatchForm, below: int | None = None) -> list[int] | None:
     """The starts of requests in descending order; None once it is clear that the makespan is not `below`."""
     long = bisect_left(sizes, -alpha, key=neg)
     slots = min(slots, len(sizes))
@@ -123,11 +125,12 @@ def _starts(sizes: list[int], slots: int, alpha: int, form: Form, below: int | N
     return starts
 
 
-def _open(sizes: list[int], leaders: range, slots: int, alpha: int, begin: int, form: Form) -> Batch:
+def _open(sizes: list[int], leaders: range, slots: int, alpha: int, begin: int, form: BatchForm) -> Batch:
+    """A batch of these leaders from step `begin` on, before any short is in it."""
     longest, beta = sizes[leaders[0]], form.passes[0]
     room = [min(alpha, longest - sizes[row]) + beta for row in leaders]
     room += [2 * alpha] * (slots - len(leaders))
-    return Batch(leaders, room, [begin + one for one in room], 0 if form.packed else alpha, begin)
+    return Batch(leaders, room, [begin + steps for steps in room], 0 if form.packed else alpha, begin)
 
 
 def _widen(batch: Batch, beta: int) -> None:
@@ -136,7 +139,7 @@ def _widen(batch: Batch, beta: int) -> None:
         batch.origin[slot] += beta
 
 
-def _close(sizes: list[int], batch: Batch, alpha: int, begin: int, form: Form, starts: list[int]) -> list[int]:
+def _close(sizes: list[int], batch: Batch, alpha: int, begin: int, form: BatchForm, starts: list[int]) -> list[int]:
     """Starts the leaders; when each slot is free for what comes after the last leaders."""
     ends = [origin - left for origin, left in zip(batch.origin, batch.room, strict=True)]
     leaders = len(batch.leaders)

@@ -55,7 +55,7 @@ class Target:
 
 
 class Controller(Protocol):
-    """Gives the target, looking again when enough more requests have completed."""
+    """Gives the target, estimating anew when enough more requests have completed."""
 
     estimator: ExposureEstimator
 
@@ -64,6 +64,7 @@ class Controller(Protocol):
 
 
 def _unseen(k: int, theta: float, view: View) -> Target:
+    """The target before any length has been seen."""
     # At θ = 1/N (v0) requests of every age run together and the KV in use does not grow on the whole.
     floor = int(UNSEEN_GROWTH_SHARE * view.total_blocks) if k > 1 else 0
     return Target(k, view.slots, theta, 0.0, floor)
@@ -82,7 +83,7 @@ class FixedController:
         self._target: Target | None = None
 
     def target(self, view: View) -> Target:
-        """k of N."""
+        """k of N; the same object until an update of the KV reserve."""
         theta = self._k / view.slots
         if self.estimator.completions >= self._due:
             self._due = self.estimator.completions + self._options.update_every
@@ -110,11 +111,6 @@ class OnlineController:
     def updates_due(self) -> bool:
         """Enough has completed for another update."""
         return self.estimator.completions >= self._due
-
-    @property
-    def ready(self) -> bool:
-        """At least one update has been made."""
-        return self._target is not None and self._target.p_bar is not None
 
     def target(self, view: View) -> Target:
         """The latest estimate, or θ_init of all slots before there is one."""

@@ -22,10 +22,10 @@ class EBPlus:
         "_controller",
         "_cooldown",
         "_costs",
+        "_crossover",
         "_delta_s",
         "_exclusive",
         "_exclusive_state",
-        "_found",
         "_keep",
         "_mixed",
         "_mixed_state",
@@ -57,7 +57,7 @@ class EBPlus:
         self._n_anchor = 0.0
         self._n_running = 0
         self._n_steps = 0
-        self._found: tuple[float, float, float] = (0.0, 0.0, 0.0)
+        self._crossover: tuple[float, float, float] = (0.0, 0.0, 0.0)  # N_obs and both sides, at the last update
         self._mixed_state = PolicyState(mode="MB")
         self._exclusive_state = self._plain = PolicyState(mode="EB")
 
@@ -73,6 +73,7 @@ class EBPlus:
         return MIXED if self._mixed else self._exclusive.plan(view)
 
     def _reconsider(self, view: View) -> None:
+        """Looks at the inequality again, and changes the mode where it is time."""
         target = self._controller.target(view)
         n_obs = self.n_obs
         if not (target.p_bar and target.mu_l and n_obs):
@@ -83,8 +84,8 @@ class EBPlus:
             self._mixed = not self._mixed
             self._against = 0
             self._exclusive.reset()
-        self._found = (n_obs, left, right)
-        self._mixed_state = self._with_found(state_of(target), "MB")
+        self._crossover = (n_obs, left, right)
+        self._mixed_state = self._with_crossover(state_of(target), "MB")
 
     def on_steps(self, steps: int, decodes: int, running: int, first_tokens: int) -> None:
         """Counts the tokens produced and smooths the number of running requests."""
@@ -104,9 +105,9 @@ class EBPlus:
         plain = self._exclusive.state()
         if plain is not self._plain:
             self._plain = plain
-            self._exclusive_state = self._with_found(plain, "EB")
+            self._exclusive_state = self._with_crossover(plain, "EB")
         return self._exclusive_state
 
-    def _with_found(self, state: PolicyState, mode: str) -> PolicyState:
-        n_obs, left, right = self._found
+    def _with_crossover(self, state: PolicyState, mode: str) -> PolicyState:
+        n_obs, left, right = self._crossover
         return replace(state, mode=mode, n_obs=n_obs, crossover_left=left, crossover_right=right)

@@ -56,11 +56,13 @@ class Exclusive:
         self._n_eff = None
 
     def _end_fill(self, view: View, target: Target) -> None:
+        """The prefill phase is over: notes the batch that it reached where the gate, not N, ended it."""
         self._filling = False
         closed_by_gate = view.waiting > 0 and target.slots > view.decoding > 0
         self._n_eff = view.decoding if closed_by_gate else None
 
     def _triggered(self, view: View, target: Target) -> bool:
+        """At least k slots are free and at least k requests wait."""
         batch = target.slots if self._n_eff is None else min(self._n_eff, target.slots)
         threshold = _threshold(target, self._n_eff)
         return view.waiting >= threshold and batch - view.decoding >= threshold

@@ -11,9 +11,8 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import islice
-from math import floor
 
-from policies.core import View, WaitingRequest
+from policies.core import View, WaitingRequest, floor_share
 from policies.online.guard import Guard, GuardOptions
 from policies.online.orders import UNKNOWN, expected
 from policies.online.shelf import Candidate, Place, Shelves
@@ -59,7 +58,7 @@ class GuardedQueue:
     def __init__(self, options: GuardOptions) -> None:
         self.options = options
         self.clock = 0  # steps so far by which those that run advanced
-        self._planned_steps = floor(options.plan * options.alpha + 1e-9)  # 0.29 · 100 is 28.999… in doubles
+        self._planned_steps = floor_share(options.plan, options.alpha)
         self._guard = Guard(options)
         self._arrivals = 0
         self._waiting: dict[Hashable, Candidate] = {}

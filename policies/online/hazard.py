@@ -15,6 +15,9 @@ from operator import mul, neg
 
 BINS = 32
 
+# Where the counts of the estimator stood: tokens produced, decode steps, and whether first tokens had come since.
+Moment = tuple[int, int, bool]
+
 
 @dataclass(frozen=True, slots=True)
 class HazardLine:
@@ -28,7 +31,7 @@ class ExposureEstimator:
     """Estimates the hazard of the output length over the last `window` completions, requests in flight included.
 
     `p_bar` is completions ÷ output tokens produced, O(1) a step; `line` fits p0 + η·t on request. `on_admit`
-    is told the prompt of each request that is admitted for the first time, `on_finish` the output of each
+    hears the prompt of each request that is admitted for the first time, `on_finish` the output of each
     that has completed, after `on_steps` has counted its last token.
     """
 
@@ -57,15 +60,14 @@ class ExposureEstimator:
         self._tokens = 0
         self._clock = 0  # decode steps so far: every decoding request ages by one a tick
         self._fresh = False  # first tokens have come since the clock last moved
-        # Tokens, clock and whether first tokens had come at that clock, when the window began.
-        self._start = (0, 0, False)
+        self._start: Moment = (0, 0, False)  # when the window began
         self._outputs: deque[int] = deque()  # of the completed requests in the window: their output tokens,
         self._leads: deque[int] = deque()  # and output tokens less the clock then: their age when it stood at 0
-        # The same requests by the step that they completed in: the three of `_start` at that time, and how many.
-        self._groups: deque[tuple[tuple[int, int, bool], int]] = deque()
+        # The same requests by the step that they completed in: the moment after it, and how many they are.
+        self._groups: deque[tuple[Moment, int]] = deque()
         self._prompts: deque[int] = deque(maxlen=window)
-        # What has been told since anyone looked, and after which steps: telling costs no more than this.
-        self._dates: list[tuple[tuple[int, int, bool], int]] = []
+        # What was heard since anyone looked, and after which steps: hearing costs no more than this.
+        self._dates: list[tuple[Moment, int]] = []
         self._dated = 0  # of `_finished`
         self._finished: list[int] = []
         self._admitted: list[int] = []
@@ -90,9 +92,9 @@ class ExposureEstimator:
 
     def _date(self) -> None:
         """What has completed since the last step goes with the state that this left: its tokens are counted in it."""
-        told = len(self._finished)
-        self._dates.append(((self._tokens, self._clock, self._fresh), told - self._dated))
-        self._dated = told
+        finished = len(self._finished)
+        self._dates.append(((self._tokens, self._clock, self._fresh), finished - self._dated))
+        self._dated = finished
 
     def _take_in(self) -> None:
         """Moves the window on by what has completed since anyone looked, step by step."""
@@ -106,7 +108,8 @@ class ExposureEstimator:
         self._dates.clear()
         self._dated = 0
 
-    def _move(self, now: tuple[int, int, bool], finished: list[int]) -> None:
+    def _move(self, now: Moment, finished: list[int]) -> None:
+        """Moves the window on by the requests that completed in one step, and drops as many steps as are too many."""
         groups, count = self._groups, len(finished)
         self._outputs.extend(finished)
         self._leads.extend([output - now[1] for output in finished])
@@ -148,68 +151,92 @@ class ExposureEstimator:
         self._admitted.clear()
         return sum(self._prompts) / len(self._prompts) if self._prompts else 0.0
 
-    def line(self, ages: Sequence[int]) -> HazardLine:
+    def line(self, num_output_tokens: Sequence[int]) -> HazardLine:
         """The line through the Nelson–Aalen increments of the window, weighted by exposure.
 
-        `ages` are the output tokens so far of the requests in flight, descending. Ages fall into 32 bins of
-        equal exposure up to the 95th percentile of the completed lengths. A request that was already
-        running when the window began is at risk only from the age that it had then. p0 is
-        kept at p̄/4 or above; η ≤ 0 counts as 0.
+        `num_output_tokens` are those so far of the requests in flight, descending: the ages that they have reached.
+        Ages fall into 32 bins of equal exposure up to the 95th percentile of the completed lengths. p0 is kept at
+        p̄/4 or above; η ≤ 0 counts as 0.
         """
         p_bar = self.p_bar
         if not self._outputs:
             return HazardLine(0.0, 0.0)
+        outputs = sorted(self._outputs)
+        exposure = self._exposure(outputs, num_output_tokens)
+        oldest = outputs[(95 * len(outputs) + 99) // 100 - 1]
+        bins = _bins(exposure, outputs, _equal_exposure(exposure, oldest))
+        return _fit(bins, p_bar)
+
+    def _exposure(self, outputs: list[int], num_output_tokens: Sequence[int]) -> Callable[[int], int]:
+        """Tokens produced in the window at ages 1…age, as a function of age.
+
+        A request is at risk up to the age that it has ended at or has now, its exit. One that was already running
+        when the window began is at risk only from the age that it had then, its entry.
+        """
         _, start, fresh = self._start
         lived = self._clock - start
         # A prefill-only step moves no clock: who was one token old at the window's start may have come after it.
         youngest = 0 if fresh else 1
         running = youngest - start
-        outputs = sorted(self._outputs)
-        exits = sorted([*outputs, *reversed(ages)])
-        older = bisect_left(ages, -lived - youngest, key=neg)
-        entries = sorted(
-            [lead + start for lead in self._leads if lead > running] + [age - lived for age in ages[:older]]
-        )
+        exits = sorted([*outputs, *reversed(num_output_tokens)])
+        older = bisect_left(num_output_tokens, -lived - youngest, key=neg)
+        entries = [lead + start for lead in self._leads if lead > running]
+        entries += [age - lived for age in num_output_tokens[:older]]
+        entries.sort()
         exit_sums = [0, *accumulate(exits)]
         entry_sums = [0, *accumulate(entries)]
         at_risk = len(exits) - len(entries)
 
         def exposure(age: int) -> int:
-            """Tokens produced at ages 1…age in the window."""
-            i = bisect_right(exits, age)
-            j = bisect_right(entries, age)
-            return exit_sums[i] - entry_sums[j] + age * (at_risk - i + j)
+            exited = bisect_right(exits, age)
+            entered = bisect_right(entries, age)
+            return exit_sums[exited] - entry_sums[entered] + age * (at_risk - exited + entered)
 
-        oldest = outputs[(95 * len(outputs) + 99) // 100 - 1]
-        edges = _equal_exposure(exposure, oldest)
-        weights: list[int] = []
-        hazards: list[float] = []
-        middles: list[float] = []
-        low, low_exposure, low_events = 0, 0, 0
-        for high in edges:
-            high_exposure = exposure(high)
-            weight = high_exposure - low_exposure
-            if weight <= 0:
-                continue
-            events = bisect_right(outputs, high)
-            weights.append(weight)
-            hazards.append((events - low_events) / weight)
-            middles.append((low + 1 + high) / 2)
-            low, low_exposure, low_events = high, high_exposure, events
-        weight_sum = sum(weights)
-        if not weight_sum:
-            return HazardLine(p_bar, 0.0)
-        mean_age = sum(map(mul, middles, weights)) / weight_sum
-        mean_hazard = sum(map(mul, hazards, weights)) / weight_sum
-        spread = covariance = 0.0
-        for weight, hazard, middle in zip(weights, hazards, middles, strict=True):
-            offset = middle - mean_age
-            spread += weight * offset * offset
-            covariance += weight * offset * (hazard - mean_hazard)
-        eta = covariance / spread if spread > 0 else 0.0
-        if eta <= 0:
-            return HazardLine(max(mean_hazard, p_bar / 4), 0.0)
-        return HazardLine(max(mean_hazard - eta * mean_age, p_bar / 4), eta)
+        return exposure
+
+
+@dataclass(slots=True)
+class _Bins:
+    """Bins of ages that anyone was exposed in: exposure (tokens), hazard (1/token) and middle (tokens) of each."""
+
+    weights: list[int]
+    hazards: list[float]
+    middles: list[float]
+
+
+def _bins(exposure: Callable[[int], int], outputs: list[int], edges: list[int]) -> _Bins:
+    """The bins up to these edges, with the hazard that the completed `outputs` (ascending) show in each."""
+    bins = _Bins([], [], [])
+    low, low_exposure, low_events = 0, 0, 0
+    for high in edges:
+        high_exposure = exposure(high)
+        weight = high_exposure - low_exposure
+        if weight <= 0:
+            continue
+        events = bisect_right(outputs, high)
+        bins.weights.append(weight)
+        bins.hazards.append((events - low_events) / weight)
+        bins.middles.append((low + 1 + high) / 2)
+        low, low_exposure, low_events = high, high_exposure, events
+    return bins
+
+
+def _fit(bins: _Bins, p_bar: float) -> HazardLine:
+    """The line of least squares through the bins; constant where it would fall, and never below p̄/4 at age 0."""
+    weight_sum = sum(bins.weights)
+    if not weight_sum:
+        return HazardLine(p_bar, 0.0)
+    mean_age = sum(map(mul, bins.middles, bins.weights)) / weight_sum
+    mean_hazard = sum(map(mul, bins.hazards, bins.weights)) / weight_sum
+    spread = covariance = 0.0
+    for weight, hazard, middle in zip(bins.weights, bins.hazards, bins.middles, strict=True):
+        offset = middle - mean_age
+        spread += weight * offset * offset
+        covariance += weight * offset * (hazard - mean_hazard)
+    eta = covariance / spread if spread > 0 else 0.0
+    if eta <= 0:
+        return HazardLine(max(mean_hazard, p_bar / 4), 0.0)
+    return HazardLine(max(mean_hazard - eta * mean_age, p_bar / 4), eta)
 
 
 def _equal_exposure(exposure: Callable[[int], int], oldest: int) -> list[int]:
@@ -222,8 +249,8 @@ def _equal_exposure(exposure: Callable[[int], int], oldest: int) -> list[int]:
     curve = [exposure(age) for age in ages]
     edges: list[int] = []
     i, low_age, low = 0, 0, 0
-    for bin_ in range(1, BINS):
-        target = curve[-1] * bin_ / BINS
+    for number in range(1, BINS):
+        target = curve[-1] * number / BINS
         while curve[i] < target:
             low_age, low = ages[i], curve[i]
             i += 1

@@ -49,7 +49,7 @@ class AskedPolicy:
         except Exception as error:
             raise self._fault(f"in {question}", error) from error
 
-    def told(self, prompts: list[int], decodes: int, running: int, first_tokens: int) -> PolicyState | None:
+    def tell_of_step(self, prompts: list[int], decodes: int, running: int, first_tokens: int) -> PolicyState | None:
         """Tells it of a step, and of the prompts that it admitted for the first time; what it then holds to be true."""
         policy = self.policy
         try:

@@ -30,15 +30,15 @@ class BesideDecodes(list[Any]):
 class Narrowing:
     """Stock `schedule()` of a scheduler, within a plan; `slots` is the admission limit that it has by itself."""
 
-    __slots__ = ("_last", "_limit_name", "_partials", "_scheduler", "_slots", "_stock")
+    __slots__ = ("_last", "_limit_name", "_partly_prefilled", "_scheduler", "_slots", "_stock")
 
-    def __init__(self, scheduler: Any, stock: Callable[..., Any], slots: int, partials: dict[str, Any]) -> None:
+    def __init__(self, scheduler: Any, stock: Callable[..., Any], slots: int, partly_prefilled: dict[str, Any]) -> None:
         self._scheduler = scheduler
         self._stock = stock
         self._slots = slots
-        self._partials = partials
+        self._partly_prefilled = partly_prefilled
         self._limit_name = admission_limit(scheduler)
-        self._last: Iterable[str] = ()  # names in the last output
+        self._last: Iterable[str] = ()  # ids of the requests in the last output
 
     def schedule(self, plan: StepPlan, args: Any, kwargs: Any) -> Any:
         """The output of a step that holds what the plan allows."""
@@ -53,26 +53,29 @@ class Narrowing:
         return output
 
     def _one_phase(self, plan: StepPlan, args: Any, kwargs: Any) -> Any:
-        scheduler, partials, paused = self._scheduler, self._partials, self._paused()
-        running = decodes = scheduler.running
-        chunks = list(partials.values())
-        if chunks:
-            decodes = running[: -len(chunks)]
-            if running[-len(chunks) :] != chunks:
-                decodes = [request for request in running if request.request_id not in partials]
+        scheduler, paused = self._scheduler, self._paused()
+        running = scheduler.running
+        partials = list(self._partly_prefilled.values())
+        decoding = self._without_partials(running, partials) if partials else running
         if plan.phase is DECODE:
-            return self._limited(decodes, chunks, len(decodes) + paused, args, kwargs)
-        limit = min(self._slots - len(decodes), len(chunks) + paused + plan.admit)
-        if not decodes:
+            return self._limited(decoding, partials, len(decoding) + paused, args, kwargs)
+        limit = min(self._slots - len(decoding), len(partials) + paused + plan.admit)
+        if not decoding:
             return self._limited(running, [], limit, args, kwargs)
-        scheduler.running = BesideDecodes(chunks)
+        scheduler.running = BesideDecodes(partials)
         try:
             output = self._limited(scheduler.running, [], limit, args, kwargs)
         finally:
-            scheduler.running = [*decodes, *scheduler.running]
+            scheduler.running = [*decoding, *scheduler.running]
         if output.num_scheduled_tokens:
             return output
-        return self._decode_instead(output, len(decodes), paused, args, kwargs)
+        return self._decode_instead(output, len(decoding), paused, args, kwargs)
+
+    def _without_partials(self, running: list[Any], partials: list[Any]) -> list[Any]:
+        """The running requests that decode; those whose prompts are partly computed mostly stand at the end."""
+        if running[-len(partials) :] == partials:
+            return running[: -len(partials)]
+        return [request for request in running if request.request_id not in self._partly_prefilled]
 
     def _paused(self) -> int:
         # A paused session's slot counts for vLLM, though it is not in `running`.
@@ -105,10 +108,10 @@ class Narrowing:
 def merge_one_shot(empty: Any, output: Any) -> None:
     """Moves what an empty output would have told the workers once into the output that takes its place."""
     for name in ONE_SHOT_SETS:
-        told = getattr(empty, name, None)
-        if told:
-            setattr(output, name, told | (getattr(output, name) or set()))
+        ids = getattr(empty, name, None)
+        if ids:
+            setattr(output, name, ids | (getattr(output, name) or set()))
     for name in ONE_SHOT_LISTS:
-        told = getattr(empty, name, None)
-        if told:
-            setattr(output, name, [*told, *(getattr(output, name) or [])])
+        entries = getattr(empty, name, None)
+        if entries:
+            setattr(output, name, [*entries, *(getattr(output, name) or [])])

@@ -63,7 +63,7 @@ def check_settings(scheduler: Any) -> None:
     if not getattr(settings, "scheduler_reserve_full_isl", True):
         raise PolicyError("scheduler_reserve_full_isl is off: a whole prompt must fit when it is admitted; leave it on")
     groups = len(scheduler.kv_cache_config.kv_cache_groups)
-    for there, what in (
+    for is_on, what in (
         (config.speculative_config is not None, "speculative decoding"),
         (config.kv_transfer_config is not None, "a KV connector"),
         (getattr(config, "ec_transfer_config", None) is not None, "an encoder-cache connector"),
@@ -72,7 +72,7 @@ def check_settings(scheduler: Any) -> None:
         (groups != 1, f"{groups} groups of KV caches (a hybrid model)"),
         (settings.policy != "fcfs", f"--scheduling-policy {settings.policy}"),
     ):
-        if there:
+        if is_on:
             raise PolicyError(f"the policies do not know {what}: start the engine without it")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from policies.plugin.asked import AskedPolicy
 from policies.plugin.step_log import ARRIVAL
-from policies.plugin.step_rows import Chunk, StepRows
+from policies.plugin.step_rows import PrefillChunk, StepRows
 from policies.plugin.view import EngineView
 
 # What is put off holds each step's tokens in memory: where no log asks for it, it is done after so many calls.
@@ -18,14 +18,14 @@ MOST_PUT_OFF = 1024
 class StepBook:
     """Tells of steps and requests; looks at a request when it arrives, prefills, loses its slot or ends."""
 
-    __slots__ = ("_asked", "_calls", "_partials", "_rows", "_view", "clock", "preempted")
+    __slots__ = ("_asked", "_calls", "_partly_prefilled", "_rows", "_view", "clock", "preempted")
 
     def __init__(self, asked: AskedPolicy, view: EngineView, rows: StepRows) -> None:
         self._asked = asked
         self._view = view
         self._rows = rows
         self._calls = rows.calls
-        self._partials = view.partly
+        self._partly_prefilled = view.partly_prefilled
         self.clock: Callable[[], int] = time.monotonic_ns
         self.preempted = 0  # by the step that is being scheduled
 
@@ -35,8 +35,8 @@ class StepBook:
         # Stock admits nobody in a step that preempted, and else only appends.
         admitted = running[held:] if len(running) > held and not preempted else []
         prompts = [request.num_prompt_tokens for request in admitted if not request.num_preemptions]
-        chunks, complete = self._prefilled(tokens, admitted) if admitted or self._partials else ([], 0)
-        state = self._asked.told(prompts, len(tokens) - len(chunks), len(running), complete)
+        chunks, complete = self._prefilled(tokens, admitted) if admitted or self._partly_prefilled else ([], 0)
+        state = self._asked.tell_of_step(prompts, len(tokens) - len(chunks), len(running), complete)
         # Nobody comes or ends while a step is scheduled.
         waiting = view.waiting - len(admitted) + preempted
         kv_tokens = (view.total_blocks - view.count_free()) * view.block_size
@@ -45,22 +45,31 @@ class StepBook:
         step = (begun, tokens, chunks, first, now, len(running), waiting, preempted, kv_tokens, state)
         self._calls.append((self._rows.scheduled, step))
 
-    def _prefilled(self, tokens: dict[str, int], admitted: list[Any]) -> tuple[list[Chunk], int]:
+    def _prefilled(self, tokens: dict[str, int], admitted: list[Any]) -> tuple[list[PrefillChunk], int]:
         """What the step does of each prompt that is in it, `admitted` last; and how many of them it completes."""
-        partials = self._partials
-        chunks: list[Chunk] = []
+        partly_prefilled = self._partly_prefilled
+        chunks: list[PrefillChunk] = []
         complete = 0
-        for request in [*[one for name, one in partials.items() if name in tokens], *admitted]:
-            name, partly = request.request_id, request.is_prefill_chunk
+        continued = [request for request_id, request in partly_prefilled.items() if request_id in tokens]
+        for request in [*continued, *admitted]:
+            request_id, partly = request.request_id, request.is_prefill_chunk
             if partly:
-                partials[name] = request
+                partly_prefilled[request_id] = request
             else:
                 complete += 1
-                if partials:
-                    partials.pop(name, None)
-            computed, prompt, most = request.num_computed_tokens, request.num_prompt_tokens, request.max_tokens
-            generated = len(request._output_token_ids) + request.num_output_placeholders
-            chunks.append((name, tokens[name], computed, partly, prompt, generated, most, request.num_preemptions))
+                if partly_prefilled:
+                    partly_prefilled.pop(request_id, None)
+            chunk = (
+                request_id,
+                tokens[request_id],
+                request.num_computed_tokens,
+                partly,
+                request.num_prompt_tokens,
+                len(request._output_token_ids) + request.num_output_placeholders,
+                request.max_tokens,
+                request.num_preemptions,
+            )
+            chunks.append(chunk)
         return chunks, complete
 
     def came(self) -> None:
@@ -70,20 +79,20 @@ class StepBook:
             self._rows.catch_up()
 
     def arrived(self, request: Any) -> None:
-        """A request is new."""
-        told = (ARRIVAL, self.clock(), request.num_prompt_tokens, request.num_preemptions, request.request_id)
-        self._calls.append((self._rows.event, told))
+        """A request is new to the engine: its arrival is an event of the log."""
+        event = (ARRIVAL, self.clock(), request.num_prompt_tokens, request.num_preemptions, request.request_id)
+        self._calls.append((self._rows.event, event))
 
     def completed(self, request: Any) -> None:
         """A request has all its tokens."""
-        output = len(request._output_token_ids)
-        self._asked.finished.append(output)
-        if self._partials:
-            self._partials.pop(request.request_id, None)
-        self._calls.append((self._rows.finished, (output, request.num_preemptions, request.request_id)))
+        num_output_tokens = len(request._output_token_ids)
+        self._asked.finished.append(num_output_tokens)
+        if self._partly_prefilled:
+            self._partly_prefilled.pop(request.request_id, None)
+        self._calls.append((self._rows.finished, (num_output_tokens, request.num_preemptions, request.request_id)))
 
-    def left(self, kind: int, request: Any, generated: int) -> None:
+    def left(self, kind: int, request: Any, num_output_tokens: int) -> None:
         """A request holds no slot any more, with so much output: it was preempted or aborted."""
-        self._partials.pop(request.request_id, None)
-        told = (kind, self.clock(), generated, request.num_preemptions, request.request_id)
-        self._calls.append((self._rows.left, told))
+        self._partly_prefilled.pop(request.request_id, None)
+        event = (kind, self.clock(), num_output_tokens, request.num_preemptions, request.request_id)
+        self._calls.append((self._rows.left, event))

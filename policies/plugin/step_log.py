@@ -24,7 +24,6 @@ from policies.core import STEP_COLUMNS, PolicyState
 MAGIC = b"bench steps 1\n"
 HEADER, STEP, STATE, EVENT = 1, 2, 3, 4
 
-
 # `step` counts the steps logged before: what happened with step n, or before it was scheduled.
 EVENT_COLUMNS = ("kind", "t", "step", "tokens", "preemptions")
 
@@ -68,9 +67,9 @@ class StepLog:
         """A step, its integers in the order of STEP_COLUMNS."""
         self._queue.append(columns)
 
-    def event(self, kind: int, t: int, step: int, tokens: int, preemptions: int, request: str) -> None:
+    def event(self, kind: int, t: int, step: int, tokens: int, preemptions: int, request_id: str) -> None:
         """A request's event; `kind` counts as in EVENTS."""
-        self._queue.append((request, kind, t, step, tokens, preemptions))
+        self._queue.append((request_id, kind, t, step, tokens, preemptions))
 
     def state(self, state: PolicyState) -> None:
         """What the policy holds to be true from the next step on."""
@@ -94,20 +93,21 @@ class StepLog:
         queue = self._queue
         try:
             self._gather()
-            chunk = b"".join([_packed(queue.popleft()) for _ in range(len(queue))])
-            while chunk:
-                chunk = chunk[os.write(self._file, chunk) :]
+            unwritten = b"".join([_packed(queue.popleft()) for _ in range(len(queue))])
+            while unwritten:
+                unwritten = unwritten[os.write(self._file, unwritten) :]
         except Exception as error:
             self.fault = error
 
 
-def _packed(entry: Any) -> bytes:
-    if isinstance(entry, bytes):
-        return entry
-    if isinstance(entry[0], str):
-        name = entry[0].encode()
-        return EVENT_RECORD.pack(EVENT, EVENT_BYTES + len(name), *entry[1:]) + name
-    return STEP_RECORD.pack(STEP, STEP_BYTES, *entry)
+def _packed(record: Any) -> bytes:
+    """The bytes of what stands in the queue: bytes already, an event (its request's id first), or a step's columns."""
+    if isinstance(record, bytes):
+        return record
+    if isinstance(record[0], str):
+        request_id = record[0].encode()
+        return EVENT_RECORD.pack(EVENT, EVENT_BYTES + len(request_id), *record[1:]) + request_id
+    return STEP_RECORD.pack(STEP, STEP_BYTES, *record)
 
 
 def _close(stop: threading.Event, thread: threading.Thread) -> None:

@@ -11,9 +11,10 @@ from policies.core import PolicyState
 from policies.plugin.progress import Progress, statistics_of
 from policies.plugin.step_log import ADMISSION, FINISH, StepLog
 
-# A prompt's part in a step: the request, tokens computed in the step, tokens computed after it, whether some are left;
-# then its prompt, output so far (once the prompt is complete with the token on its way), most output, preemptions.
-Chunk = tuple[str, int, int, bool, int, int, int, int]
+# A prompt's part in a step: request_id, tokens computed in the step, num_computed_tokens after it, whether some are
+# left; then num_prompt_tokens, num_output_tokens (once the prompt is complete with the token on its way), max_tokens
+# and num_preemptions of the request. A plain tuple: the engine's own thread makes it.
+PrefillChunk = tuple[str, int, int, bool, int, int, int, int]
 
 
 class StepRows:
@@ -58,14 +59,14 @@ class StepRows:
         calls = self.calls
         with self._lock:
             while calls:
-                call, told = calls.popleft()
-                call(*told)
+                call, arguments = calls.popleft()
+                call(*arguments)
 
     def scheduled(
         self,
         begun: int,
         tokens: dict[str, int],
-        chunks: list[Chunk],
+        chunks: list[PrefillChunk],
         first: int,
         now: int,
         running: int,
@@ -85,16 +86,16 @@ class StepRows:
         prefill_tokens = 0
         prefill_work = 0.0
         entered: list[tuple[int, int]] = []
-        for name, chunk, computed, partly, prompt, generated, most, _ in chunks:
-            prefill_tokens += chunk
-            prefill_work += chunk * (computed - chunk / 2)
+        for request_id, size, computed, partly, num_prompt_tokens, num_output_tokens, max_tokens, _ in chunks:
+            prefill_tokens += size
+            prefill_work += size * (computed - size / 2)
             if not partly:
-                progress.enter(name, prompt, generated, most)
-                entered.append((prompt, generated))
+                progress.enter(request_id, num_prompt_tokens, num_output_tokens, max_tokens)
+                entered.append((num_prompt_tokens, num_output_tokens))
         self.content = (prefill_tokens, prefill_work, decodes, context, longest)
         if log is not None:
-            for name, chunk, computed, *_, preemptions in chunks[first:]:
-                log.event(ADMISSION, now, self._steps, computed - chunk, preemptions, name)
+            for request_id, size, computed, *_, preemptions in chunks[first:]:
+                log.event(ADMISSION, now, self._steps, computed - size, preemptions, request_id)
             if state is not self._state:
                 self._state = state
                 self._state_id += 1
@@ -123,18 +124,18 @@ class StepRows:
         if self.log is not None:
             self.log.step((start, now - start, *columns))
 
-    def finished(self, tokens: int, preemptions: int, request: str) -> None:
+    def finished(self, tokens: int, preemptions: int, request_id: str) -> None:
         """A request has all its tokens, with the output that came last."""
-        self.progress.leave(request)
+        self.progress.leave(request_id)
         if self.log is not None:
-            self.log.event(FINISH, self._last_output, self._done - 1, tokens, preemptions, request)
+            self.log.event(FINISH, self._last_output, self._done - 1, tokens, preemptions, request_id)
 
-    def left(self, kind: int, now: int, tokens: int, preemptions: int, request: str) -> None:
+    def left(self, kind: int, now: int, tokens: int, preemptions: int, request_id: str) -> None:
         """A request holds no slot any more, before the next step has run."""
-        self.progress.leave(request)
-        self.event(kind, now, tokens, preemptions, request)
+        self.progress.leave(request_id)
+        self.event(kind, now, tokens, preemptions, request_id)
 
-    def event(self, kind: int, now: int, tokens: int, preemptions: int, request: str) -> None:
-        """Something happened to a request before the next step has run."""
+    def event(self, kind: int, now: int, tokens: int, preemptions: int, request_id: str) -> None:
+        """Something of a `kind` of EVENTS happened to a request before the next step has run."""
         if self.log is not None:
-            self.log.event(kind, now, self._steps, tokens, preemptions, request)
+            self.log.event(kind, now, self._steps, tokens, preemptions, request_id)

@@ -1,4 +1,4 @@
-"""vLLM's scheduler as a policy sees it."""
+"""What a policy sees of vLLM's scheduler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EngineView:
         "block_size",
         "count_free",
         "decoding",
-        "partly",
+        "partly_prefilled",
         "prefilling",
         "slots",
         "token_budget",
@@ -39,7 +39,7 @@ class EngineView:
         self.count_free: Callable[[], int] = manager.block_pool.get_num_free_blocks
         self._other_name = other_queue(scheduler)
         self._rows = rows
-        self.partly: dict[str, Any] = {}  # prompts partly computed, in order of admission
+        self.partly_prefilled: dict[str, Any] = {}  # by request id, in order of admission
         self.slots = slots
         self.token_budget: int = scheduler.max_num_scheduled_tokens
         self.block_size: int = scheduler.block_size
@@ -50,7 +50,7 @@ class EngineView:
     def look(self, held: int) -> None:
         """Counts before a step, in which `held` requests hold a slot."""
         self.waiting = _length(self._scheduler.waiting) + _length(self._others())
-        self.prefilling = len(self.partly)
+        self.prefilling = len(self.partly_prefilled)
         self.decoding = held - self.prefilling
 
     def _others(self) -> Any:
@@ -71,7 +71,7 @@ class EngineView:
     def num_output_tokens(self) -> list[int]:
         """Output tokens so far of each decoding request, descending; those in flight count."""
         self._rows.catch_up()
-        return self._rows.progress.generated()
+        return self._rows.progress.num_output_tokens()
 
     def footprints(self) -> list[int]:
         """Prompt plus output tokens so far of each decoding request, descending."""
@@ -80,10 +80,12 @@ class EngineView:
 
     def partial_prefills(self) -> list[PartialPrefill]:
         """The requests whose prompts are partly computed, in order of admission."""
-        return [
-            PartialPrefill(r.num_tokens - r.num_computed_tokens, r.num_prompt_tokens, len(r._output_token_ids))
-            for r in self.partly.values()
-        ]
+        return [_as_partial_prefill(request) for request in self.partly_prefilled.values()]
+
+
+def _as_partial_prefill(request: Any) -> PartialPrefill:
+    tokens_left = request.num_tokens - request.num_computed_tokens
+    return PartialPrefill(tokens_left, request.num_prompt_tokens, len(request._output_token_ids))
 
 
 def _length(queue: Any) -> int:

@@ -75,7 +75,7 @@ def speeds(folder: Path) -> None:
     ratios = []
     characters = 0
     for turn, path in enumerate(sorted(folder.iterdir())[:ROUNDS]):
-        shards, part = Shards((path,)), conversations.Part()
+        shards, part = Shards((path,)), conversations.ChatPart()
         rows = list(conversations._rows(shards, conversations.LMSYS, part, Reading(), False))
         texts = [text for row in rows for text in row.texts]
         del rows

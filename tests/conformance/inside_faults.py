@@ -60,7 +60,7 @@ def it_puts_the_view_back_after_a_failure() -> None:
         run.send(row, 0)
     for _ in range(3):
         output = scheduler.schedule()
-        run.apply(output, scheduler.view.partly.keys() & output.num_scheduled_tokens.keys())
+        run.apply(output, scheduler.view.partly_prefilled.keys() & output.num_scheduled_tokens.keys())
     names = [request.request_id for request in scheduler.running]
     assert len(names) > 1
     stock = scheduler.kv_cache_manager.allocate_slots

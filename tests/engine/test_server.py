@@ -15,7 +15,7 @@ import pytest
 from harness.core.runspec import RunSpec
 from harness.engines.serving.command import Plugin, command, environment
 from harness.engines.serving.environments import examine
-from harness.engines.serving.read_back import other_than_asked, read_back, told_by
+from harness.engines.serving.read_back import other_than_asked, read_back, server_settings
 from harness.engines.serving.server import Server, free_port, plugin_path
 from harness.engines.serving.tiny_model import FLAGS
 from harness.runs.step_log import StepLog, read_step_log
@@ -62,7 +62,7 @@ def running(place: Path, engine_python: str) -> Iterator[Running]:
 
 
 def test_the_server_says_what_was_asked_for(running: Running) -> None:
-    said = told_by(running.server.endpoint, running.log)
+    said = server_settings(running.server.endpoint, running.log)
     assert other_than_asked(said, SPEC, said["version"], own_scheduler=True) is None
     for spec, version, name in (
         (replace(SPEC, policy="eb:k=3"), said["version"], "policy"),

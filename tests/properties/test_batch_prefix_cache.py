@@ -40,9 +40,9 @@ def test_a_boundless_cache_finds_all_that_recurs(case: Case) -> None:
     limits = dataclasses.replace(case.limits, kv_blocks=2 + tokens // case.limits.block_size + 2 * len(case.prompts))
     case = dataclasses.replace(case, policy="v1", options=(), lengths="none", limits=limits)
     played = play(case)
-    found = [one for chunk in played.chunks for one in chunk.found or ()]
+    cached = [tokens for rows in played.chunks for tokens in rows.cached_tokens or ()]
     content = Content(case.stream.trace, limits.block_size, case.talks is not None)
-    assert sum(one or 0 for one in found) == content.recurring_tokens()
+    assert sum(tokens or 0 for tokens in cached) == content.recurring_tokens()
 
 
 @large_cases

@@ -62,9 +62,22 @@ def test_decode_seconds_equals_seconds_bit_for_bit(
 @pytest.mark.parametrize("gpu", ["l40s", "a100", "h100", "h200", "rtxpro6000", "b300"])
 def test_the_profiles_that_ship_skip_ahead_bit_for_bit(gpu: str) -> None:
     pair = load_pair(gpu, "Qwen3-8B")
-    for cost in (pair.cost(), pair.cost("roofline")):
+    for cost in (pair.cost(), pair.cost("roofline"), pair.cost("kernels")):
         for decodes in (1, 3, 255, 1024):
             check(cost, decodes, decodes * 231, 4000, 2000)
+
+
+KERNELS = {gpu: load_pair(gpu, "Qwen3-8B").cost("kernels") for gpu in ("l40s", "h200", "b300")}
+
+
+@given(
+    st.sampled_from(sorted(KERNELS)),
+    st.integers(1, 4096),
+    st.floats(2, 200_000),
+    st.integers(0, 300),
+)
+def test_kernels_skip_ahead_bit_for_bit(gpu: str, decodes: int, mean: float, steps: int) -> None:
+    check(KERNELS[gpu], decodes, int(decodes * mean), 0, steps)
 
 
 @given(rooflines, st.integers(0, 5000), st.integers(1, 1024), st.integers(1, 10**6))

@@ -47,7 +47,7 @@ def test_progress_equals_a_count_of_everybody(seed: int) -> None:
         advanced &= held.keys()
         pairs = [(held[name][0], held[name][1]) for name in advanced]
         assert progress.statistics() == statistics_of(pairs)
-        assert progress.generated() == sorted((had for _, had, _ in held.values()), reverse=True)
+        assert progress.num_output_tokens() == sorted((had for _, had, _ in held.values()), reverse=True)
         assert progress.footprints() == sorted((prompt + had for prompt, had, _ in held.values()), reverse=True)
 
 

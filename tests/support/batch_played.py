@@ -236,8 +236,8 @@ def check_phases(case: Case, played: Played) -> None:
 
 def check_found(oracle: Oracle, played: Played) -> None:
     """The prefix cache of the loop found what the oracle found, and made as much room."""
-    found = [one for chunk in played.chunks for one in chunk.found or ()]
-    assert found == [request.found if request.seen else None for request in oracle.ended]
+    cached = [tokens for rows in played.chunks for tokens in rows.cached_tokens or ()]
+    assert cached == [request.found if request.seen else None for request in oracle.ended]
     cache = played.loop._cache
     assert cache is not None
     assert cache.evictions == oracle.counts.evictions

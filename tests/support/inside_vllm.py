@@ -173,7 +173,7 @@ class Watched(Replay):
         assert not len(scheduler.waiting)
         assert not len(scheduler.rows.progress)
         assert not scheduler.rows.progress.lagging
-        assert not scheduler.view.partly
+        assert not scheduler.view.partly_prefilled
         assert not scheduler.rows.pending
         assert scheduler.view.free_blocks == scheduler.view.total_blocks
         names = [str(end[0]) for end in self.ends if end[7] == "length"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import Any
@@ -28,9 +28,10 @@ class _Canonical:
     @property
     def canonical(self) -> str:
         """The arrival as text that `parse_arrival` reads back as itself."""
-        told = {f.name.rstrip("_"): getattr(self, f.name) for f in fields(self)}
-        options_ = ",".join(f"{key}={_text(told[key])}" for key in sorted(told))
-        return f"{NAMES[type(self)]}:{options_}" if told else NAMES[type(self)]
+        name = NAMES[type(self)]
+        values = {field.name.rstrip("_"): getattr(self, field.name) for field in fields(self)}
+        written = ",".join(f"{key}={_text(values[key])}" for key in sorted(values))
+        return f"{name}:{written}" if written else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,8 @@ def _bounded(text: str, name: str, value: float, most: float) -> float:
     return value
 
 
-def _list(text: str, name: str, value: str) -> tuple[float, ...]:
+def _numbers(text: str, name: str, value: str) -> tuple[float, ...]:
+    """`5/50/5` as numbers, none of them negative."""
     try:
         numbers = tuple(float(part) for part in value.split("/"))
     except ValueError:
@@ -172,34 +174,8 @@ def _list(text: str, name: str, value: str) -> tuple[float, ...]:
     return numbers
 
 
-def _shape(text: str, cv: float) -> float:
-    if not 1e-3 <= cv <= 1e3:
-        raise WorkloadError(f"arrival {text}: cv is {cv:g}; it must be 0.001 to 1000 (constant has none)")
-    return cv
-
-
-def _gamma(text: str, values: Mapping[str, Any], given: Mapping[str, str], rate: float) -> Gamma:
-    if ("cv" in given) == ("burstiness" in given):
-        raise WorkloadError(f"arrival {text}: give one of cv=… and burstiness=… (cv = 1/sqrt(burstiness))")
-    if "cv" in given:
-        return Gamma(rate, _shape(text, _positive(text, "cv", values["cv"], math.inf)))
-    return Gamma(rate, _shape(text, 1.0 / math.sqrt(_positive(text, "burstiness", values["burstiness"], math.inf))))
-
-
-def _phases(text: str, values: Mapping[str, Any]) -> Phases:
-    rates, seconds = _list(text, "rates", values["rates"]), _list(text, "seconds", values["seconds"])
-    if len(rates) != len(seconds):
-        raise WorkloadError(f"arrival {text}: {len(rates)} rates and {len(seconds)} seconds: give one of each a phase")
-    _positive(text, "the last rate, which goes on,", rates[-1], MOST_PER_S)
-    for each in rates:
-        _bounded(text, "the rate of a phase", each, MOST_PER_S)
-    for length in seconds:
-        _positive(text, "the length of a phase", length, LONGEST_S)
-    _bounded(text, "the length of all phases", sum(seconds), LONGEST_S)
-    return Phases(rates, seconds)
-
-
-def _wholes(text: str, name: str, value: str) -> tuple[int, ...]:
+def _whole_numbers(text: str, name: str, value: str) -> tuple[int, ...]:
+    """`32/512/32` as whole numbers from 1."""
     try:
         numbers = tuple(int(part) for part in value.split("/"))
     except ValueError:
@@ -209,15 +185,85 @@ def _wholes(text: str, name: str, value: str) -> tuple[int, ...]:
     return numbers
 
 
-def _closed_phases(text: str, values: Mapping[str, Any]) -> ClosedPhases:
-    levels = _wholes(text, "concurrency", values["concurrency"])
-    requests = _wholes(text, "requests", values["requests"])
+def _closed(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> Closed:
+    if values["concurrency"] < 1:
+        raise WorkloadError(f"arrival {text} needs a concurrency of 1 or more")
+    return Closed(values["concurrency"])
+
+
+def _closed_phases(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> ClosedPhases:
+    text = shown(text, 120)
+    levels = _whole_numbers(text, "concurrency", values["concurrency"])
+    requests = _whole_numbers(text, "requests", values["requests"])
     if len(levels) != len(requests):
         raise WorkloadError(
             f"arrival {text}: {len(levels)} levels of concurrency and {len(requests)} numbers of requests: "
             "give one of each a phase"
         )
     return ClosedPhases(levels, requests, values["drain"])
+
+
+def _poisson(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> Poisson:
+    return Poisson(values["rate"])
+
+
+def _constant(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> Constant:
+    return Constant(values["rate"])
+
+
+def _gamma(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> Gamma:
+    if ("cv" in given) == ("burstiness" in given):
+        raise WorkloadError(f"arrival {text}: give one of cv=… and burstiness=… (cv = 1/sqrt(burstiness))")
+    if "cv" in given:
+        cv = _positive(text, "cv", values["cv"], math.inf)
+    else:
+        cv = 1.0 / math.sqrt(_positive(text, "burstiness", values["burstiness"], math.inf))
+    if not 1e-3 <= cv <= 1e3:
+        raise WorkloadError(f"arrival {text}: cv is {cv:g}; it must be 0.001 to 1000 (constant has none)")
+    return Gamma(values["rate"], cv)
+
+
+def _from_trace(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> FromTrace:
+    return FromTrace(_positive(shown(text, 120), "scale", values["scale"], LARGEST_SCALE))
+
+
+def _ramp(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> Ramp:
+    text = shown(text, 120)
+    start = _bounded(text, "from", values["from"], MOST_PER_S)
+    end = _positive(text, "to", values["to"], MOST_PER_S)
+    return Ramp(start, end, _positive(text, "seconds", values["seconds"], LONGEST_S))
+
+
+def _phases(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> Phases:
+    text = shown(text, 120)
+    rates, seconds = _numbers(text, "rates", values["rates"]), _numbers(text, "seconds", values["seconds"])
+    if len(rates) != len(seconds):
+        raise WorkloadError(f"arrival {text}: {len(rates)} rates and {len(seconds)} seconds: give one of each a phase")
+    _positive(text, "the last rate, which goes on,", rates[-1], MOST_PER_S)
+    for rate in rates:
+        _bounded(text, "the rate of a phase", rate, MOST_PER_S)
+    for length in seconds:
+        _positive(text, "the length of a phase", length, LONGEST_S)
+    _bounded(text, "the length of all phases", sum(seconds), LONGEST_S)
+    return Phases(rates, seconds)
+
+
+def _offline(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> Offline:
+    return Offline()
+
+
+# What makes an arrival of its text (for errors), its typed options, and those that were given.
+_MAKERS: dict[str, Callable[[str, Mapping[str, Any], Mapping[str, str]], Arrival]] = {
+    "closed": _closed,
+    "poisson": _poisson,
+    "constant": _constant,
+    "gamma": _gamma,
+    "trace": _from_trace,
+    "ramp": _ramp,
+    "phases": _phases,
+    "offline": _offline,
+    "closed-phases": _closed_phases,
+}
 
 
 def parse_arrival(text: str, *, rate: float | None = None, concurrency: int | None = None) -> Arrival:
@@ -234,41 +280,24 @@ def parse_arrival(text: str, *, rate: float | None = None, concurrency: int | No
     if name not in ARRIVALS:
         near = options.suggest(name, ARRIVALS)
         raise WorkloadError(f"unknown arrival {brief(name)}{near}: known are {', '.join(ARRIVALS)}")
-    known = ARRIVALS[name]
-    for key, value in (("rate", rate), ("concurrency", concurrency)):
+    given = _with_apart(text, name, given, {"rate": rate, "concurrency": concurrency})
+    values = options.read(f"arrival {name}", ARRIVALS[name], given)
+    if "rate" in values:
+        if "rate" not in given:
+            raise WorkloadError(f"arrival {text} needs a rate in requests per second: give --rate, such as --rate 20")
+        _positive(shown(text, 120), "rate", values["rate"], MOST_PER_S)
+    return _MAKERS[name](text, values, given)
+
+
+def _with_apart(text: str, name: str, given: dict[str, str], apart: Mapping[str, float | None]) -> dict[str, str]:
+    """The options as given, with what was given apart from them; WorkloadError where it does not go with these."""
+    known = {option.name for option in ARRIVALS[name]}
+    for key, value in apart.items():
         if value is None:
             continue
-        if key not in {option.name for option in known} or name == "closed-phases":
+        if key not in known or name == "closed-phases":
             raise WorkloadError(f"arrival {text} takes no {key}: leave it out, or choose another arrival")
         if key in given:
             raise WorkloadError(f"arrival {text}: {key} is given twice")
-        given[key] = repr(value)
-    values = options.read(f"arrival {name}", known, given)
-    if "rate" in values:
-        if "rate" not in given:
-            raise WorkloadError(f"arrival {text} needs a rate in requests per second")
-        _positive(shown(text, 120), "rate", values["rate"], MOST_PER_S)
-    match name:
-        case "closed":
-            if values["concurrency"] < 1:
-                raise WorkloadError(f"arrival {text} needs a concurrency of 1 or more")
-            return Closed(values["concurrency"])
-        case "closed-phases":
-            return _closed_phases(shown(text, 120), values)
-        case "poisson":
-            return Poisson(values["rate"])
-        case "constant":
-            return Constant(values["rate"])
-        case "gamma":
-            return _gamma(text, values, given, values["rate"])
-        case "trace":
-            return FromTrace(_positive(shown(text, 120), "scale", values["scale"], LARGEST_SCALE))
-        case "ramp":
-            text = shown(text, 120)
-            _bounded(text, "from", values["from"], MOST_PER_S)
-            _positive(text, "to", values["to"], MOST_PER_S)
-            return Ramp(values["from"], values["to"], _positive(text, "seconds", values["seconds"], LONGEST_S))
-        case "offline":
-            return Offline()
-        case _:
-            return _phases(shown(text, 120), values)
+        given = {**given, key: repr(value)}
+    return given

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,8 @@ class Blocks:
             raise WorkloadError(f"{name}: hash_ids has {len(self.ids)} rows, prompt_tokens has {len(prompt_tokens)}")
         highest = -1
         for row, (ids, prompt) in enumerate(zip(self.ids, prompt_tokens.tolist(), strict=True)):
-            if why := misfit(ids, prompt, self.tokens):
+            why = misfit(ids, prompt, self.tokens)
+            if why:
                 raise WorkloadError(f"{name}, row {row}: {why}")
             highest = max(highest, *ids) if ids else highest
         return highest + 1
@@ -45,7 +47,7 @@ class Blocks:
     def canonical(self) -> bytes:
         """What a digest takes in: block size, ids a row, ids."""
         counts = np.array([self.tokens, *map(len, self.ids)], dtype="<i8")
-        flat = np.fromiter((one for ids in self.ids for one in ids), dtype="<u8")
+        flat = np.fromiter(chain.from_iterable(self.ids), dtype="<u8")
         return b"blocks" + counts.tobytes() + flat.tobytes()
 
     def shared_tokens(self, prompt_tokens: npt.NDArray[np.int64]) -> int:
@@ -58,8 +60,8 @@ class Blocks:
         for ids, prompt in zip(self.ids, prompt_tokens.tolist(), strict=True):
             # A node of the tree of prefixes: its parent and its own block.
             node, hits = 0, True
-            for one in ids[: prompt // self.tokens]:
-                key = (node, one)
+            for block in ids[: prompt // self.tokens]:
+                key = (node, block)
                 hits = hits and key in seen
                 shared += self.tokens * hits
                 node = seen.setdefault(key, len(seen) + 1)
@@ -72,7 +74,7 @@ def misfit(ids: Sequence[int], prompt_tokens: int, tokens: int) -> str | None:
     if len(ids) > need:
         return (
             f"{len(ids)} hash_ids, but a prompt of {prompt_tokens} tokens has {need} blocks of {tokens}: "
-            "check the block size"
+            "check the block size (block=N says another)"
         )
     if ids and (min(ids) < 0 or max(ids) > LARGEST_ID):
         return "a hash_id is not between 0 and 2⁶⁴ − 1"

@@ -42,8 +42,8 @@ def cache_dir() -> Path:
 
 def homeless() -> str | None:
     """A line to say where nothing tells where the cache goes: no variable and no home directory."""
-    told = os.environ.get("BENCH_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    return None if told or _home() else HOMELESS
+    named = os.environ.get("BENCH_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    return None if named or _home() else HOMELESS
 
 
 def _home() -> Path | None:
@@ -79,20 +79,20 @@ def large_file_digest(path: Path) -> str:
     A file that was changed in the last two seconds is not remembered: its times might not tell the next change.
     """
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except OSError:
         return file_digest(path)
-    if found.st_size < LARGE_BYTES:
+    if stat.st_size < LARGE_BYTES:
         return file_digest(path)
-    stamp = [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    stamp = [stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
     key = hashlib.sha256(os.path.realpath(path).encode("utf-8", "surrogateescape")).hexdigest()
     kept = cache_dir() / "digests" / f"{key}.json"
     with contextlib.suppress(Exception):
-        told = json.loads(kept.read_bytes()) if kept.is_file() else None
-        if told and told["stamp"] == stamp and _HEX.fullmatch(told["sha256"]):
-            return str(told["sha256"])
+        remembered = json.loads(kept.read_bytes()) if kept.is_file() else None
+        if remembered and remembered["stamp"] == stamp and _HEX.fullmatch(remembered["sha256"]):
+            return str(remembered["sha256"])
     digest = file_digest(path)
-    if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > SETTLED_NS:
+    if time.time_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns) > SETTLED_NS:
         write_atomic(kept, json.dumps({"stamp": stamp, "sha256": digest}).encode())
     return digest
 

@@ -11,14 +11,19 @@ from typing import Any
 from workloads.core.errors import WorkloadError
 
 
+def one_line(text: str) -> str:
+    """A text without line breaks, control characters or stray bytes: their codes instead."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
 def shown(name: object, longest: int = 300) -> str:
-    """A name on one line: control characters and stray bytes as their codes, the end cut off if too long."""
-    text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in str(name))
+    """A name on one line, the end cut off where it is longer than `longest` characters."""
+    text = one_line(str(name))
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def brief(value: Any) -> str:
-    """A value read from a file, as an error can hold it."""
+    """A value read from a file as an error can hold it: on one line, at most 60 characters."""
     try:
         return shown(repr(value), 60)
     except (ValueError, RecursionError):

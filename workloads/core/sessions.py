@@ -50,7 +50,7 @@ def turns_before(trace: Trace) -> Ints:
         remedy = (
             "the data set's own answers stand there: leave out forced=…"
             if rendered
-            else "load the workload with history=true (wildchat and lmsys have it)"
+            else "leave out --sessions, or take wildchat or lmsys with history=true"
         )
         raise WorkloadError(
             f"{trace.name}, row {row}: a prompt of {trace.prompt_tokens[row]} tokens cannot hold the turn before it "
@@ -62,10 +62,10 @@ def turns_before(trace: Trace) -> Ints:
 def _in_order(trace: Trace) -> tuple[Ints, Ints, Ints]:
     """The rows by session and turn, and these two columns in that order."""
     if trace.session is None or trace.turn is None:
-        why = "; ".join(trace.source.get("notes", []))
+        notes = "; ".join(trace.source.get("notes", []))
         raise WorkloadError(
             f"{trace.name}: prompts that continue earlier turns need sessions, and this trace has none"
-            f"{f' ({why})' if why else ''}: leave out --sessions, or take a workload of conversations"
+            f"{f' ({notes})' if notes else ''}: leave out --sessions, or take a workload of conversations"
         )
     order = np.lexsort((trace.turn, trace.session))
     return order, trace.session[order], trace.turn[order]

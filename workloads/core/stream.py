@@ -32,7 +32,7 @@ from workloads.core.errors import WorkloadError
 from workloads.core.reading import shown
 from workloads.core.seeds import generator
 from workloads.core.sessions import turns_of
-from workloads.core.trace import Floats, Ints, Trace
+from workloads.core.trace import UNIT_QUESTION, Floats, Ints, Trace
 
 __all__ = [
     "ARRIVALS",
@@ -150,11 +150,14 @@ def phase_times(s: Floats, phases: Phases) -> Floats:
 def _due_s(arrival: Arrival, trace: Trace, seed: int) -> Floats:
     if isinstance(arrival, FromTrace):
         if trace.timestamp_s is None:
-            why = "; ".join(trace.source.get("notes", []))
+            notes = "; ".join(trace.source.get("notes", []))
             raise WorkloadError(
-                f"{trace.name}: the trace has no timestamps{f' ({why})' if why else ''}: "
+                f"{trace.name}: the trace has no timestamps{f' ({notes})' if notes else ''}: "
                 "give --rate with another arrival, or a trace with timestamp_s"
             )
+        # Played faster or slower on purpose, times are what the user says they are.
+        if arrival.scale == 1 and (question := trace.source.get(UNIT_QUESTION)):
+            raise WorkloadError(f"--arrival trace: {question}")
         return trace.timestamp_s * arrival.scale
     s = unit_times(arrival, len(trace), seed)
     match arrival:
@@ -177,11 +180,7 @@ def schedule(arrival: Arrival, trace: Trace, seed: int, think_s: float | None = 
     """
     think_ns = None if think_s is None else round(think_s * 1e9)
     if think_ns is not None:
-        turns_of(trace)
-        if isinstance(arrival, ClosedPhases):
-            raise WorkloadError(
-                "--sessions: a schedule of concurrency counts requests, not conversations: leave one out"
-            )
+        _check_sessions(arrival, trace)
     if isinstance(arrival, ClosedPhases) and arrival.first_rows[-1] >= len(trace):
         raise WorkloadError(
             f"arrival {shown(arrival.canonical, 120)}: the last phase begins after {arrival.first_rows[-1]} requests, "
@@ -200,3 +199,10 @@ def schedule(arrival: Arrival, trace: Trace, seed: int, think_s: float | None = 
             f"most {LONGEST_S:g} s: {remedy}, or replay fewer requests"
         )
     return Stream(trace, arrival, np.rint(due_s * 1e9).astype(np.int64), think_ns)
+
+
+def _check_sessions(arrival: Arrival, trace: Trace) -> None:
+    """WorkloadError where the trace has no conversations, or the arrival does not count them."""
+    turns_of(trace)
+    if isinstance(arrival, ClosedPhases):
+        raise WorkloadError("--sessions: a schedule of concurrency counts requests, not conversations: leave one out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,9 @@ from workloads.core.errors import WorkloadError
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+# The key of a trace's source that asks for the unit of its times, as long as only the user knows it.
+UNIT_QUESTION = "unit_question"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +144,17 @@ def _marked(source: dict[str, Any], rows: Ints) -> dict[str, Any]:
             start = {} if rows[0] == 0 else {"start_s": None}
             marks.append({**mark, "first_row": first, **start})
     return {**source, "phases": marks}
+
+
+def passing(broken: Mapping[str, Bools], skipped: dict[str, int]) -> Bools:
+    """The rows that break no rule; each that does is added to `skipped` under the first reason that it breaks.
+
+    `broken` says of every reason which rows it leaves out.
+    """
+    keep = ~np.zeros_like(next(iter(broken.values())))
+    for reason, rows in broken.items():
+        count = int((keep & rows).sum())
+        if count:
+            skipped[reason] = skipped.get(reason, 0) + count
+        keep &= ~rows
+    return keep

@@ -13,39 +13,40 @@ MODEL = frozenset({"gpt", "chatgpt", "assistant", "bing", "bard", "model"})
 SYSTEM = frozenset({"system"})
 
 
-class Said(NamedTuple):
-    """A prompt and its answer; `at` tells their places among the conversation's turns, from 0."""
+class ChatPair(NamedTuple):
+    """A prompt and its answer; `at` are their places among the conversation's turns, from 0."""
 
     prompt: str
     answer: str
     at: tuple[int, int]
 
 
-def pairs_of(turns: Iterable[tuple[Any, Any]], skipped: Counter[str]) -> Iterator[Said]:
+def pairs_of(turns: Iterable[tuple[Any, Any]], skipped: Counter[str]) -> Iterator[ChatPair]:
     """The usable pairs of a conversation's (role, text) turns, in order; the rest is counted by reason.
 
     A pair is a human turn whose next turn is the model's. System turns are passed over. Of two human turns in a
     row the later one is answered.
     """
     prompt: Any = None
-    asked = -1
-    for at, (given, text) in enumerate(turns):
-        role = given.strip().lower() if isinstance(given, str) else None
+    prompt_at = -1
+    for at, (written_role, text) in enumerate(turns):
+        role = written_role.strip().lower() if isinstance(written_role, str) else None
         if role in SYSTEM:
             continue
-        if role in MODEL and asked >= 0:
-            if reason := fault("prompt", prompt) or fault("answer", text):
+        if role in MODEL and prompt_at >= 0:
+            reason = fault("prompt", prompt) or fault("answer", text)
+            if reason:
                 skipped[reason] += 1
             else:
-                yield Said(prompt, text, (asked, at))
-            asked = -1
+                yield ChatPair(prompt, text, (prompt_at, at))
+            prompt_at = -1
             continue
-        if asked >= 0:
+        if prompt_at >= 0:
             skipped["prompt without an answer"] += 1
-        asked = at if role in HUMAN else -1
-        if asked >= 0:
+        prompt_at = at if role in HUMAN else -1
+        if prompt_at >= 0:
             prompt = text
         else:
             skipped["answer without a prompt" if role in MODEL else "turn of an unknown role"] += 1
-    if asked >= 0:
+    if prompt_at >= 0:
         skipped["prompt without an answer"] += 1

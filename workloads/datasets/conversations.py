@@ -22,8 +22,8 @@ from workloads.core.errors import WorkloadError
 from workloads.core.reading import shown
 from workloads.core.trace import Ints, Trace
 from workloads.datasets import parquet
-from workloads.datasets.chat import Said, pairs_of
-from workloads.datasets.counting import Columns, Meta, Reading, Row, count_rows, counted, drop_empty, usable_source
+from workloads.datasets.chat import ChatPair, pairs_of
+from workloads.datasets.counting import Columns, Meta, Reading, TextRow, count_rows, counted, drop_empty, usable_source
 from workloads.datasets.json_array import TruncatedFileError
 from workloads.datasets.json_rows import read_json
 from workloads.datasets.shards import Shards
@@ -42,7 +42,7 @@ RENDERING = "each turn's own text: no chat template, no system turns; history=tr
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ChatForm:
     """Where a data set keeps its conversations: `column` of role and content, `id_column` ("": none), times or not."""
 
     workload: str
@@ -53,9 +53,9 @@ class Form:
     stamped: bool = False
 
 
-WILDCHAT = Form("wildchat", "allenai/WildChat-1M", "ODC-BY", "conversation", "conversation_hash", stamped=True)
-NUMINAMATH = Form("numinamath", "AI-MO/NuminaMath-CoT", "Apache-2.0", "messages", "")
-LMSYS = Form(
+WILDCHAT = ChatForm("wildchat", "allenai/WildChat-1M", "ODC-BY", "conversation", "conversation_hash", stamped=True)
+NUMINAMATH = ChatForm("numinamath", "AI-MO/NuminaMath-CoT", "Apache-2.0", "messages", "")
+LMSYS = ChatForm(
     "lmsys", "lmsys/lmsys-chat-1m", "LMSYS-Chat-1M Dataset License Agreement", "conversation", "conversation_id"
 )
 # What the published protocol puts after every problem (eb-vllm's export).
@@ -63,7 +63,7 @@ STEP_BY_STEP = "\n\nPlease think step by step."
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChatPart:
     """Which conversations are read: the first `conversations` (0: all) of at least `min_turns` pairs.
 
     Longer ones are cut after `max_turns` pairs (0: never). `suffix` is put at each prompt's end.
@@ -109,11 +109,11 @@ def _stamps(turns: Any, index: int) -> list[int | None] | None:
         return None
     column = turns.flatten()[index]
     if not pa.types.is_timestamp(column.type):
-        return [microseconds(one) for one in column.to_pylist()]
+        return [microseconds(text) for text in column.to_pylist()]
     return list(column.cast(pa.timestamp("us", tz=column.type.tz), safe=False).cast(pa.int64()).to_pylist())
 
 
-def _from_parquet(path: Path, form: Form) -> Iterator[Conversation]:
+def _from_parquet(path: Path, form: ChatForm) -> Iterator[Conversation]:
     import pyarrow as pa
 
     wanted: dict[str, tuple[str, ...]] = {form.column: ("role", "content", *(("timestamp?",) if form.stamped else ()))}
@@ -123,8 +123,9 @@ def _from_parquet(path: Path, form: Form) -> Iterator[Conversation]:
         column = batch.column(form.column)
         listed = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
         if not (listed and pa.types.is_struct(column.type.value_type)):
-            told = shown(column.type, 80)
-            raise WorkloadError(f"{shown(path)}: column {form.column} is {told}, not a list of turns (role, content)")
+            raise WorkloadError(
+                f"{shown(path)}: column {form.column} is {shown(column.type, 80)}, not a list of turns (role, content)"
+            )
         turns = column.flatten()
         field = turns.type.get_field_index
         roles, texts = (parquet.strings(turns.flatten()[field(name)]) for name in ("role", "content"))
@@ -138,16 +139,16 @@ def _from_parquet(path: Path, form: Form) -> Iterator[Conversation]:
             at = to
 
 
-def _from_json(path: Path, form: Form) -> Iterator[Conversation]:
+def _from_json(path: Path, form: ChatForm) -> Iterator[Conversation]:
     for number, row in enumerate(read_json(path)):
         value = row.value
         turns = value.get(form.column) if isinstance(value, dict) else None
         if not isinstance(turns, list):
             if number == 0:
-                found = "it is no object"
+                keys = "it is no object"
                 if isinstance(value, dict):
-                    found = f"found are {', '.join(shown(key, 40) for key in [*value][:20]) or 'none'}"
-                raise WorkloadError(f"{row.where}: no list {form.column}: {found}; is it the right data set?")
+                    keys = f"found are {', '.join(shown(key, 40) for key in [*value][:20]) or 'none'}"
+                raise WorkloadError(f"{row.where}: no list {form.column}: {keys}; is it the right data set?")
             yield Conversation(None, [], [], None, f"record without a list {form.column}")
             continue
         turns = [turn if isinstance(turn, dict) else {} for turn in turns]
@@ -156,7 +157,7 @@ def _from_json(path: Path, form: Form) -> Iterator[Conversation]:
         yield Conversation(key, [turn.get("role") for turn in turns], [turn.get("content") for turn in turns], stamps)
 
 
-def read(shards: Shards, form: Form, reading: Reading, allow_truncated: bool = False) -> Iterator[Conversation]:
+def read(shards: Shards, form: ChatForm, reading: Reading, allow_truncated: bool) -> Iterator[Conversation]:
     """Every conversation of the files, in order; raises WorkloadError where one is cut off (unless allowed) or corrupt.
 
     A parquet file that is cut off has no rows at all: its directory stands at its end.
@@ -173,9 +174,8 @@ def read(shards: Shards, form: Form, reading: Reading, allow_truncated: bool = F
             reading.truncated = {"last_whole_record": cut.last_whole_record, "byte": cut.byte}
 
 
-def _times(one: Conversation, pairs: list[Said], reading: Reading) -> list[int]:
+def _times(stamps: list[int | None] | None, pairs: list[ChatPair], reading: Reading) -> list[int]:
     """A time for each pair, never falling: the prompt's, else the answer's, else `NO_STAMP`."""
-    stamps = one.stamps
     if stamps is None:
         return [NO_STAMP] * len(pairs)
     times = []
@@ -195,20 +195,20 @@ def _times(one: Conversation, pairs: list[Said], reading: Reading) -> list[int]:
 
 
 def taken(
-    shards: Shards, form: Form, part: Part, reading: Reading, allow_truncated: bool = False
-) -> Iterator[tuple[int, list[Said], list[int]]]:
+    shards: Shards, form: ChatForm, part: ChatPart, reading: Reading, allow_truncated: bool
+) -> Iterator[tuple[int, list[ChatPair], list[int]]]:
     """The conversations that `part` takes: number among all that are read (from 0), pairs, times of the pairs."""
     count = 0
     keys = array("q")
-    for session, one in enumerate(read(shards, form, reading, allow_truncated)):
+    for session, conversation in enumerate(read(shards, form, reading, allow_truncated)):
         reading.facts["conversations_read"] = session + 1
-        if isinstance(one.key, str):
+        if isinstance(conversation.key, str):
             # Python's own hash, whose 64 bits are enough to count by.
-            keys.append(hash(one.key))
-        if not one.texts:
-            reading.skipped[one.fault or "empty conversation"] += 1
+            keys.append(hash(conversation.key))
+        if not conversation.texts:
+            reading.skipped[conversation.fault or "empty conversation"] += 1
             continue
-        pairs = list(pairs_of(zip(one.roles, one.texts, strict=True), reading.skipped))
+        pairs = list(pairs_of(zip(conversation.roles, conversation.texts, strict=True), reading.skipped))
         if len(pairs) < part.min_turns:
             reading.skipped[f"conversation of fewer than {part.min_turns} turns"] += 1
             continue
@@ -216,59 +216,60 @@ def taken(
             reading.skipped[f"turn after the first {part.max_turns} of its conversation"] += len(pairs) - part.max_turns
             del pairs[part.max_turns :]
         if pairs:
-            yield session, pairs, _times(one, pairs, reading)
+            yield session, pairs, _times(conversation.stamps, pairs, reading)
             count += 1
         if count == part.conversations > 0:
             break
     reading.facts["conversations_taken"] = count
-    if again := len(keys) - len(np.unique(np.array(keys, dtype=np.int64))):
+    again = len(keys) - len(np.unique(np.array(keys, dtype=np.int64)))
+    if again:
         reading.facts["ids_that_occur_again"] = again
 
 
-def _rows(shards: Shards, form: Form, part: Part, reading: Reading, allow_truncated: bool) -> Iterator[Row]:
+def _rows(shards: Shards, form: ChatForm, part: ChatPart, reading: Reading, allow_truncated: bool) -> Iterator[TextRow]:
     for session, pairs, times in taken(shards, form, part, reading, allow_truncated):
         for turn, (pair, stamp) in enumerate(zip(pairs, times, strict=True)):
-            yield Row((session, turn, stamp), (pair.prompt + part.suffix, pair.answer))
+            yield TextRow((session, turn, stamp), (pair.prompt + part.suffix, pair.answer))
 
 
 def _usable(columns: Columns, meta: Meta) -> bool:
-    lengths = (columns["prompt_tokens"], columns["output_tokens"])
-    return (
-        len(lengths[0]) > 0 and min(int(one.min()) for one in lengths) > 0 and usable_source(meta.get("source"), FACTS)
-    )
+    """Whether what the cache holds is what counting can have made."""
+    prompt, output = columns["prompt_tokens"], columns["output_tokens"]
+    counted_all = len(prompt) > 0 and int(prompt.min()) > 0 and int(output.min()) > 0
+    return counted_all and usable_source(meta.get("source"), FACTS)
 
 
 def load(
     shards: Shards,
-    form: Form,
-    part: Part,
+    form: ChatForm,
+    part: ChatPart,
     *,
     tokenizer: str,
     model: str,
     allow_truncated: bool,
     by_time: bool,
-    asked: str,
+    before: str,
 ) -> Trace:
     """Every pair that `part` takes with its lengths, uncapped, from the cache where they were counted before.
 
     `by_time` sorts them by their times, which then are the trace's timestamps; rows without one are left out.
-    `asked` is how the options before `tokenizer` were written, for errors to say.
+    `before` is how the options before `tokenizer` were written, for errors to say.
     """
     files = shards.source()
-    content = tokenizer_json(tokenizer, model, asked)
+    content = tokenizer_json(tokenizer, model, before)
     tokenizer_sha = digest_of(content)
     # Another FORMAT of cache.py would be for all data sets; the number here is for these.
-    told = json.dumps(["conversations 1", form.column, form.stamped, asdict(part), allow_truncated], sort_keys=True)
-    kept = cache.lengths_path(str(files["file_sha256"]), tokenizer_sha, told)
+    what = json.dumps(["conversations 1", form.column, form.stamped, asdict(part), allow_truncated], sort_keys=True)
+    kept = cache.lengths_path(str(files["file_sha256"]), tokenizer_sha, what)
 
     def anew() -> tuple[Columns, Meta]:
         reading = Reading()
         rows = _rows(shards, form, part, reading, allow_truncated)
-        table = drop_empty(count_rows(rows, build(content, tokenizer or model, asked), len(KEPT)), 3, reading)
+        table = drop_empty(count_rows(rows, build(content, tokenizer or model, before), len(KEPT)), 3, reading)
         if not len(table):
             where = shown(shards.files[0]) if len(shards.files) == 1 else f"{len(shards.files)} files"
             raise WorkloadError(f"{where}: no pair of turns to replay (skipped: {dict(reading.skipped)})")
-        return dict(zip(KEPT, np.ascontiguousarray(table.T), strict=True)), {"source": reading.told()}
+        return dict(zip(KEPT, np.ascontiguousarray(table.T), strict=True)), {"source": reading.as_source()}
 
     columns, meta, notices = counted(kept, KEPT, _usable, anew)
     source: dict[str, Any] = {
@@ -283,7 +284,8 @@ def load(
         "pairs": len(columns["session"]),
         **meta["source"],
     }
-    if notices := [*shards.notices, *notices]:
+    notices = [*shards.notices, *notices]
+    if notices:
         source["notices"] = notices
     session, turn, stamp, prompt, output = (columns[name] for name in KEPT)
     trace = Trace(form.workload, prompt, output, source, session=session, turn=turn)
@@ -309,7 +311,8 @@ def _by_time(trace: Trace, stamp: Ints) -> Trace:
     first = datetime.fromtimestamp(int(sorted_us[0]) // 1_000_000, tz=UTC).isoformat()
     skipped = dict(trace.source["skipped"])
     notices = [*trace.source.get("notices", []), *_odd_rate(sorted_us)]
-    if dropped := len(stamp) - len(rows):
+    dropped = len(stamp) - len(rows)
+    if dropped:
         skipped["turn without a timestamp"] = dropped
     source = {
         **trace.source,

@@ -26,8 +26,8 @@ Columns = dict[str, Ints]
 Meta = dict[str, Any]
 
 
-class Row(NamedTuple):
-    """What becomes one row of a table: whole numbers as they are, then one token count for each text."""
+class TextRow(NamedTuple):
+    """What becomes a row of a table: whole numbers as they are, then one token count for each text."""
 
     numbers: tuple[int, ...]
     texts: tuple[str, ...]
@@ -46,7 +46,7 @@ class Reading:
     facts: Counter[str] = field(default_factory=Counter)
     names: dict[int, str] = field(default_factory=dict)
 
-    def told(self) -> Meta:
+    def as_source(self) -> Meta:
         """The JSON object that the cache keeps and a trace's source shows."""
         source: Meta = {"skipped": dict(sorted(self.skipped.items())), **self.facts}
         return source | ({"truncated": self.truncated} if self.truncated else {})
@@ -66,8 +66,8 @@ def fault(what: str, text: Any) -> str | None:
     return None
 
 
-def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    batch: list[Row] = []
+def _batches(rows: Iterable[TextRow]) -> Iterator[list[TextRow]]:
+    batch: list[TextRow] = []
     held = 0
     for row in rows:
         batch.append(row)
@@ -79,16 +79,16 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield batch
 
 
-def count_rows(rows: Iterable[Row], tokenizer: Tokenizer, width: int) -> Ints:
+def count_rows(rows: Iterable[TextRow], tokenizer: Tokenizer, width: int) -> Ints:
     """One line a row and `width` columns: its numbers, then the tokens of its texts, without special tokens.
 
     While the tokenizer works on one batch, the next one is read: two batches are held, never the data set.
     """
 
-    def encode(batch: list[Row]) -> Ints:
+    def encode(batch: list[TextRow]) -> Ints:
         texts = list(itertools.chain.from_iterable(row.texts for row in batch))
         encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        tokens = np.array([len(one) for one in encoded], dtype=np.int64).reshape(len(batch), -1)
+        tokens = np.array([len(encoding) for encoding in encoded], dtype=np.int64).reshape(len(batch), -1)
         numbers = np.array([row.numbers for row in batch], dtype=np.int64).reshape(len(batch), -1)
         return np.hstack([numbers, tokens])
 
@@ -108,23 +108,24 @@ def count_rows(rows: Iterable[Row], tokenizer: Tokenizer, width: int) -> Ints:
 def drop_empty(table: Ints, first: int, reading: Reading) -> Ints:
     """The rows whose counts, from column `first` on, are all above 0; the others are counted as skipped."""
     whole = (table[:, first:] > 0).all(axis=1)
-    if dropped := int((~whole).sum()):
+    dropped = int((~whole).sum())
+    if dropped:
         reading.skipped["no tokens"] += dropped
     return table[whole]
 
 
 def usable_source(source: Any, facts: frozenset[str] = frozenset()) -> bool:
-    """Whether what the cache tells of a reading is what `Reading.told` can have made with these facts."""
+    """Whether what the cache tells of a reading is what `Reading.as_source` can have made with these facts."""
     if not isinstance(source, dict) or not source.keys() <= {"skipped", "truncated"} | facts:
         return False
     skipped, cut = source.get("skipped"), source.get("truncated", {"last_whole_record": 0, "byte": 0})
     return (
         isinstance(skipped, dict)
-        and all(type(one) is int for one in skipped.values())
+        and all(type(count) is int for count in skipped.values())
         and all(type(source[name]) is int for name in facts & source.keys())
         and isinstance(cut, dict)
         and cut.keys() == {"last_whole_record", "byte"}
-        and all(type(one) is int for one in cut.values())
+        and all(type(place) is int for place in cut.values())
     )
 
 
@@ -136,12 +137,12 @@ def counted(
 ) -> tuple[Columns, Meta, list[str]]:
     """Columns and meta from the cache, or from `count` and then kept; and the notices to show."""
     notices: list[str | None] = [cache.homeless()]
-    found = cache.load(kept, names)
-    if isinstance(found, tuple) and not usable(*found):
-        found = f"{shown(kept)} was corrupt: counted again and written anew"
-    if isinstance(found, tuple):
-        columns, meta = found
+    stored = cache.load(kept, names)
+    if isinstance(stored, tuple) and not usable(*stored):
+        stored = f"{shown(kept)} was corrupt: counted again and written anew"
+    if isinstance(stored, tuple):
+        columns, meta = stored
     else:
         columns, meta = count()
-        notices += [found, cache.save(kept, columns, meta)]
+        notices += [stored, cache.save(kept, columns, meta)]
     return columns, meta, [notice for notice in notices if notice]

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 from workloads.core.errors import WorkloadError
 from workloads.core.reading import open_regular, shown
 
-CHUNK_BYTES = 1 << 20
+READ_BYTES = 1 << 20
 LONGEST_RECORD = 64 << 20
 _SPACE = re.compile(r"[ \t\r\n]*")
 _WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
@@ -20,7 +20,7 @@ _NUMBER_CUT = re.compile(r"(\.\d*)?([eE][+-]?)?")
 _ESCAPE_CUT = re.compile(r"\\?u?[0-9a-fA-F]{0,4}")
 
 
-class Record(NamedTuple):
+class ArrayRecord(NamedTuple):
     """One element: its number counted from 1, its value, and the offset of the byte after it."""
 
     number: int
@@ -63,9 +63,9 @@ class _Window:
         """Read on, at least as much again as is held (so re-reading stays linear); False at the end."""
         if self.ended:
             return False
-        chunk = self.file.read(max(CHUNK_BYTES, len(self.text) - self.at))
-        self.ended = not chunk
-        self.text = self.text[self.at :] + self.decoder.decode(chunk, final=self.ended)
+        block = self.file.read(max(READ_BYTES, len(self.text) - self.at))
+        self.ended = not block
+        self.text = self.text[self.at :] + self.decoder.decode(block, final=self.ended)
         self.at = 0
         return True
 
@@ -82,7 +82,7 @@ class _Window:
             if not self.more():
                 return ""
 
-    def value(self) -> Any | None:
+    def value(self) -> list[Any] | None:
         """The next JSON value as a one-element list; None where the file ends inside it."""
         decoder = json.JSONDecoder()
         while True:
@@ -102,26 +102,44 @@ class _Window:
                 return None
 
 
-def read_array(path: Path) -> Iterator[Record]:
+def read_array(path: Path) -> Iterator[ArrayRecord]:
     """The elements of the JSON array in a file, one by one; raises as `read_open_array`."""
     with open_regular(path) as file:
         yield from read_open_array(file, path)
 
 
-def read_open_array(file: BinaryIO, path: Path | str) -> Iterator[Record]:
+def read_open_array(file: BinaryIO, path: Path | str) -> Iterator[ArrayRecord]:
     """The elements of the JSON array in an open file, one by one; `path` names it in errors.
 
     Raises TruncatedFileError where the file ends before the array does, and WorkloadError with record and
     byte where it is empty, not an array, or garbage.
     """
     window = _Window(file)
-    number = end = 0
+    _enter_array(window, path)
+    number, end = 0, window.byte
+    following = window.peek()
+    while following and following != "]":
+        value = _next_value(window, path, number)
+        if value is None:
+            break
+        number, end = number + 1, window.byte
+        yield ArrayRecord(number, value[0], end)
+        following = _after_value(window, path, number)
+    if following != "]":
+        raise TruncatedFileError(path, number, end)
+    window.step(window.at + 1)
+    if window.peek():
+        raise _corrupt(path, "text after the array's end", window.byte, number)
 
-    def corrupt(what: str, byte: int) -> WorkloadError:
-        return WorkloadError(
-            f"{shown(path)}: corrupt at byte {byte}, in or after record {number + 1}: {shown(what)}; fetch it again"
-        )
 
+def _corrupt(path: Path | str, what: str, byte: int, number: int) -> WorkloadError:
+    return WorkloadError(
+        f"{shown(path)}: corrupt at byte {byte}, in or after record {number + 1}: {shown(what)}; fetch it again"
+    )
+
+
+def _enter_array(window: _Window, path: Path | str) -> None:
+    """Steps past the opening bracket; WorkloadError where there is none."""
     window.peek()
     if window.text.startswith("\ufeff"):
         window.step(1)
@@ -131,29 +149,27 @@ def read_open_array(file: BinaryIO, path: Path | str) -> Iterator[Record]:
     if first != "[":
         raise WorkloadError(f"{shown(path)}: not a JSON array: byte {window.byte} is {first!r}, not '['")
     window.step(window.at + 1)
-    end = window.byte
+
+
+def _next_value(window: _Window, path: Path | str, number: int) -> list[Any] | None:
+    """The value after `number` records as a one-element list; None where the file ends inside it."""
+    try:
+        return window.value()
+    except json.JSONDecodeError as error:
+        before = window.text[window.at : error.pos].encode("utf-8", "surrogateescape")
+        raise _corrupt(path, error.msg, window.byte + len(before), number) from None
+    except (ValueError, RecursionError) as error:
+        raise _corrupt(path, f"it cannot be read: {error}", window.byte, number) from None
+
+
+def _after_value(window: _Window, path: Path | str, number: int) -> str:
+    """Steps past the comma after a value; the character that follows, "" at the end of the file."""
     following = window.peek()
-    while following and following != "]":
-        try:
-            value = window.value()
-        except json.JSONDecodeError as error:
-            before = window.text[window.at : error.pos].encode("utf-8", "surrogateescape")
-            raise corrupt(error.msg, window.byte + len(before)) from None
-        except (ValueError, RecursionError) as error:
-            raise corrupt(f"it cannot be read: {error}", window.byte) from None
-        if value is None:
-            break
-        number, end = number + 1, window.byte
-        yield Record(number, value[0], end)
+    if following == ",":
+        window.step(window.at + 1)
         following = window.peek()
-        if following == ",":
-            window.step(window.at + 1)
-            if (following := window.peek()) == "]":
-                raise corrupt("a comma before the closing ']'", window.byte)
-        elif following and following != "]":
-            raise corrupt("expecting ',' or ']'", window.byte)
-    if following != "]":
-        raise TruncatedFileError(path, number, end)
-    window.step(window.at + 1)
-    if window.peek():
-        raise corrupt("text after the array's end", window.byte)
+        if following == "]":
+            raise _corrupt(path, "a comma before the closing ']'", window.byte, number)
+    elif following and following != "]":
+        raise _corrupt(path, "expecting ',' or ']'", window.byte, number)
+    return following

@@ -20,11 +20,12 @@ _FETCH = "fetch it again"
 
 
 class JsonRow(NamedTuple):
-    """An object, where it stands (`FILE, row 3`), and the file's or member's name without its ending."""
+    """An object, where it stands (`FILE, row 3`), the file's or member's name without its ending, its row from 1."""
 
     value: Any
     where: str
     stem: str
+    number: int
 
 
 def _parsed(line: bytes, where: str) -> Any:
@@ -80,12 +81,16 @@ def _members(path: Path, keep: Iterable[str]) -> Iterator[tuple[zipfile.ZipFile,
         except (zipfile.BadZipFile, OSError, ValueError) as error:
             raise WorkloadError(f"{shown(path)}: not a zip, or cut off ({shown(error, 80)}): {_FETCH}") from None
         endings = tuple(keep)
-        found = [one for one in archive.infolist() if one.filename.lower().endswith(endings)]
-        found = [one for one in found if not Path(one.filename).name.startswith(".") and "__MACOSX" not in one.filename]
-        if not found:
+        members = [member for member in archive.infolist() if _is_data(member.filename, endings)]
+        if not members:
             raise WorkloadError(f"{shown(path)}: no {' or '.join(endings)} file in the zip")
-        for one in sorted(found, key=lambda info: info.filename):
-            yield archive, one
+        for member in sorted(members, key=lambda member: member.filename):
+            yield archive, member
+
+
+def _is_data(name: str, endings: tuple[str, ...]) -> bool:
+    """Whether a member of a zip is data, and not what an operating system put beside it."""
+    return name.lower().endswith(endings) and not Path(name).name.startswith(".") and "__MACOSX" not in name
 
 
 def read_json(path: Path, only: frozenset[str] = frozenset()) -> Iterator[JsonRow]:
@@ -97,7 +102,7 @@ def read_json(path: Path, only: frozenset[str] = frozenset()) -> Iterator[JsonRo
     if path.suffix.lower() != ".zip":
         with open_regular(path) as file:
             for value, number in _values(file, shown(path)):
-                yield JsonRow(value, f"{shown(path)}, row {number}", path.stem)
+                yield JsonRow(value, f"{shown(path)}, row {number}", path.stem, number)
         return
     for archive, member in _members(path, (".jsonl", ".json")):
         stem = Path(member.filename).stem
@@ -107,7 +112,7 @@ def read_json(path: Path, only: frozenset[str] = frozenset()) -> Iterator[JsonRo
         try:
             with archive.open(member) as inside:
                 for value, number in _values(inside, name):
-                    yield JsonRow(value, f"{name}, row {number}", stem)
+                    yield JsonRow(value, f"{name}, row {number}", stem, number)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
             raise WorkloadError(f"{name}: corrupt in the zip ({shown(error, 80)}): {_FETCH}") from None
 

@@ -15,8 +15,9 @@ _FETCH = "fetch it again"
 
 
 def _listed(names: list[str]) -> str:
-    shown_names = ", ".join(shown(name, 40) for name in names[:20])
-    return f"found are {shown_names}{f' and {len(names) - 20} more' if len(names) > 20 else ''}"
+    first = ", ".join(shown(name, 40) for name in names[:20])
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return f"found are {first}{more}"
 
 
 def _leaves(path: Path, paths: list[str], wanted: Mapping[str, tuple[str, ...]]) -> list[str]:
@@ -24,28 +25,31 @@ def _leaves(path: Path, paths: list[str], wanted: Mapping[str, tuple[str, ...]])
 
     A leaf is spelled `conversation.list.element.content`; the middle depends on who wrote the file.
     """
-    parts = [leaf.split(".") for leaf in paths]
+    all_leaves = [leaf.split(".") for leaf in paths]
     chosen = []
     for column, fields in wanted.items():
         name = column.removesuffix("?")
-        mine = [leaf for leaf in parts if leaf[0] == name]
-        if not mine:
+        leaves = [leaf for leaf in all_leaves if leaf[0] == name]
+        if not leaves:
             if column.endswith("?"):
                 continue
-            found = list(dict.fromkeys(leaf[0] for leaf in parts))
-            raise WorkloadError(f"{shown(path)}: no column {name}: {_listed(found)}; is it the right data set?")
+            names = list(dict.fromkeys(leaf[0] for leaf in all_leaves))
+            raise WorkloadError(f"{shown(path)}: no column {name}: {_listed(names)}; is it the right data set?")
         if not fields:
-            chosen += mine
-        for one in fields:
-            leaves = [leaf for leaf in mine if len(leaf) > 1 and leaf[-1] == one.removesuffix("?")]
-            # A field of the turn itself, not one of a struct inside it: those lie deeper.
-            depth = min((len(leaf) for leaf in mine), default=0)
-            leaves = [leaf for leaf in leaves if len(leaf) == depth]
-            if not leaves and not one.endswith("?"):
-                found = list(dict.fromkeys(leaf[-1] for leaf in mine))
-                raise WorkloadError(f"{shown(path)}: column {name} has no field {one}: {_listed(found)}")
             chosen += leaves
+        for field in fields:
+            chosen += _leaves_of_field(path, name, leaves, field)
     return [".".join(leaf) for leaf in chosen]
+
+
+def _leaves_of_field(path: Path, column: str, leaves: list[list[str]], field: str) -> list[list[str]]:
+    """The leaves of a field of a column's turns, and not of one of a struct inside them: those lie deeper."""
+    depth = min(map(len, leaves))
+    chosen = [leaf for leaf in leaves if len(leaf) == depth > 1 and leaf[-1] == field.removesuffix("?")]
+    if not chosen and not field.endswith("?"):
+        names = list(dict.fromkeys(leaf[-1] for leaf in leaves))
+        raise WorkloadError(f"{shown(path)}: column {column} has no field {field}: {_listed(names)}")
+    return chosen
 
 
 def _opened(file: BufferedReader, path: Path) -> Any:
@@ -106,4 +110,4 @@ def strings(column: Any) -> list[Any]:
         return list(column.to_pylist())
     except UnicodeDecodeError:
         raw = column.cast(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()).to_pylist()
-        return [None if one is None else one.decode("utf-8", "surrogateescape") for one in raw]
+        return [None if text is None else text.decode("utf-8", "surrogateescape") for text in raw]

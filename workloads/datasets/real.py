@@ -10,7 +10,7 @@ from workloads.core.errors import WorkloadError
 from workloads.core.options import Option
 from workloads.core.trace import Trace
 from workloads.datasets import conversations, longbench, rendered, sharegpt
-from workloads.datasets.conversations import Form, Part
+from workloads.datasets.conversations import ChatForm, ChatPart
 from workloads.datasets.counting import Reading
 from workloads.datasets.shards import Shards, find
 from workloads.prompts.dataset import Prompt
@@ -18,7 +18,7 @@ from workloads.text.chat_template import ChatTemplate, load_template
 from workloads.text.tokenizer import build, tokenizer_json
 
 Values = Mapping[str, Any]
-# The place of a row, as `prompt_dataset.places` tells it, and its prompt.
+# The place of a row, as `workloads.prompts.dataset.places` says it, and its prompt.
 Texts = Iterator[tuple[tuple[int, int], Prompt]]
 
 PAIRS = Option("pairs", str, "all", "all pairs of a conversation or the first only", choices=("all", "first"))
@@ -49,7 +49,7 @@ def turns(taken: int, least: int, most: int) -> tuple[Option, ...]:
     )
 
 
-def _given(name: str, values: Values) -> str:
+def _before(name: str, values: Values) -> str:
     """What stands before the option `tokenizer`, for errors to say."""
     if values["path"]:
         return f"{name}:path=FILE,"
@@ -72,9 +72,9 @@ def share_gpt(values: Values, model: str) -> Trace:
         tokenizer=values["tokenizer"],
         model=model,
         allow_truncated=values["allow_truncated"],
-        asked=_given("sharegpt", values),
+        before=_before("sharegpt", values),
     )
-    return dataclasses.replace(trace, source=trace.source | shards.told())
+    return dataclasses.replace(trace, source=trace.source | shards.hub_source())
 
 
 def share_gpt_texts(values: Values, _model: str) -> Texts:
@@ -83,13 +83,13 @@ def share_gpt_texts(values: Values, _model: str) -> Texts:
     return ((pair[:2], pair.prompt) for pair in pairs)
 
 
-def chat_part(values: Values) -> Part:
+def chat_part(values: Values) -> ChatPart:
     """Which part of a chat data set the options ask for."""
     suffix = conversations.STEP_BY_STEP if values.get("step_by_step") else ""
-    return Part(values["conversations"], values.get("min_turns", 0), values.get("max_turns", 0), suffix)
+    return ChatPart(values["conversations"], values.get("min_turns", 0), values.get("max_turns", 0), suffix)
 
 
-def chat(form: Form) -> Callable[[Values, str], Trace]:
+def chat(form: ChatForm) -> Callable[[Values, str], Trace]:
     """The loader of a chat data set: every pair that its options take."""
 
     def load(values: Values, model: str) -> Trace:
@@ -101,13 +101,13 @@ def chat(form: Form) -> Callable[[Values, str], Trace]:
             model=model,
             allow_truncated=values["allow_truncated"],
             by_time=values["order"] == "time",
-            asked=_given(form.workload, values),
+            before=_before(form.workload, values),
         )
 
     return load
 
 
-def chat_texts(form: Form) -> Callable[[Values, str], Texts]:
+def chat_texts(form: ChatForm) -> Callable[[Values, str], Texts]:
     """The prompts of a chat data set, each standing alone as it was counted."""
 
     def texts(values: Values, _model: str) -> Texts:
@@ -125,30 +125,30 @@ def chat_texts(form: Form) -> Callable[[Values, str], Texts]:
     return texts
 
 
-def _rendering(form: Form, values: Values, model: str) -> tuple[rendered.Talks, ChatTemplate]:
+def _rendering(form: ChatForm, values: Values, model: str) -> tuple[rendered.ConversationFiles, ChatTemplate]:
     """What renders a chat data set's conversations: its files, its tokenizer, the template beside that."""
-    asked = _given(form.workload, values)
-    template = load_template(values["tokenizer"], model, asked)
-    content = tokenizer_json(values["tokenizer"], model, asked)
-    talks = rendered.Talks(
+    before = _before(form.workload, values)
+    template = load_template(values["tokenizer"], model, before)
+    content = tokenizer_json(values["tokenizer"], model, before)
+    files = rendered.ConversationFiles(
         find(values["path"], values["hf"], name=form.workload),
         form,
         chat_part(values),
-        build(content, values["tokenizer"] or model, asked),
+        build(content, values["tokenizer"] or model, before),
         values["allow_truncated"],
     )
-    return talks, template
+    return files, template
 
 
-def with_template(form: Form, values: Values, model: str, used: Trace) -> Trace:
+def with_template(form: ChatForm, values: Values, model: str, used: Trace) -> Trace:
     """The trace `used`, filtered and capped, with each prompt as long as its rendered conversation."""
     return rendered.with_template(used, *_rendering(form, values, model))
 
 
-def rendered_texts(form: Form, values: Values, model: str, used: Trace, as_messages: bool) -> Texts:
+def rendered_texts(form: ChatForm, values: Values, model: str, used: Trace, as_messages: bool) -> Texts:
     """The prompts of the trace `used`: each conversation up to the turn, rendered, or as messages for a chat server."""
-    talks, template = _rendering(form, values, model)
-    yield from talks.messages(used) if as_messages else rendered.texts(used, talks, template)
+    files, template = _rendering(form, values, model)
+    yield from files.messages(used) if as_messages else rendered.texts(used, files, template)
 
 
 def _long_bench(values: Values, model: str) -> dict[str, Any]:
@@ -161,19 +161,19 @@ def _long_bench(values: Values, model: str) -> dict[str, Any]:
         )
     return {
         "tasks": values["tasks"],
-        "chunks": longbench.Chunks(low, high, values["chunk_seed"]),
+        "pieces": longbench.Pieces(low, high, values["chunk_seed"]),
         "tokenizer": values["tokenizer"],
         "model": model,
         "allow_truncated": values["allow_truncated"],
-        "asked": _given("longbench", values),
+        "before": _before("longbench", values),
     }
 
 
 def long_bench(values: Values, model: str) -> Trace:
-    """LongBench's chunks, or its whole contexts."""
+    """Pieces of LongBench's contexts as prompts, or whole contexts."""
     return longbench.load(find(values["path"], values["hf"], name="longbench"), **_long_bench(values, model))
 
 
 def long_bench_texts(values: Values, model: str) -> Texts:
-    """The prompts of LongBench, by (record, chunk)."""
+    """The prompts of LongBench, by (record, piece)."""
     return longbench.texts(find(values["path"], values["hf"], name="longbench"), **_long_bench(values, model))

@@ -18,9 +18,9 @@ import numpy as np
 from workloads.core import cache
 from workloads.core.errors import WorkloadError
 from workloads.core.trace import Ints, Trace
-from workloads.datasets.chat import Said
-from workloads.datasets.conversations import Form, Part, taken
-from workloads.datasets.counting import Columns, Meta, Reading, Row, count_rows, counted
+from workloads.datasets.chat import ChatPair
+from workloads.datasets.conversations import ChatForm, ChatPart, taken
+from workloads.datasets.counting import Columns, Meta, Reading, TextRow, count_rows, counted
 from workloads.datasets.shards import Shards
 from workloads.text.chat_template import ChatTemplate, Message
 
@@ -35,19 +35,18 @@ RENDERING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Talks:
+class ConversationFiles:
     """Where the conversations of a trace are read again, and with what their answers are cut."""
 
     shards: Shards
-    form: Form
-    part: Part
+    form: ChatForm
+    part: ChatPart
     tokenizer: Tokenizer
     allow_truncated: bool
 
     def messages(self, trace: Trace) -> Iterator[tuple[tuple[int, int], list[Message]]]:
         """Place and messages of every row, by session and turn; WorkloadError where the files no longer hold one."""
-        rows = _in_order(trace)
-        sessions, turns, outputs = (one.tolist() for one in rows)
+        sessions, turns, outputs = (column.tolist() for column in _in_order(trace))
         at = 0
         for session, pairs, _ in taken(self.shards, self.form, self.part, Reading(), self.allow_truncated):
             end = at
@@ -58,11 +57,11 @@ class Talks:
                     break
                 used = [pairs[turn] for turn in turns[at:end]]
                 answers = self._cut(used[:-1], outputs[at:end])
-                said: list[Message] = []
+                messages: list[Message] = []
                 for turn, pair, answer in zip(turns[at:end], used, [*answers, ""], strict=True):
-                    said = [*said, {"role": "user", "content": pair.prompt + self.part.suffix}]
-                    yield (session, turn), said
-                    said = [*said, {"role": "assistant", "content": answer}]
+                    messages = [*messages, {"role": "user", "content": pair.prompt + self.part.suffix}]
+                    yield (session, turn), messages
+                    messages = [*messages, {"role": "assistant", "content": answer}]
                 at = end
             if at == len(sessions):
                 return
@@ -70,44 +69,46 @@ class Talks:
             f"{trace.name}: row {sessions[at]}-{turns[at]} is not there any more: the files have changed"
         )
 
-    def _cut(self, used: list[Said], outputs: list[int]) -> list[str]:
+    def _cut(self, used: list[ChatPair], outputs: list[int]) -> list[str]:
         """The answers, none of more tokens than its output, cut at the edges of tokens."""
         answers = [pair.answer for pair in used]
         encoded = self.tokenizer.encode_batch(answers, add_special_tokens=False)
         return [
-            answer[: one.offsets[most - 1][1]] if len(one) > most else answer
-            for answer, one, most in zip(answers, encoded, outputs, strict=False)
+            answer[: encoding.offsets[most - 1][1]] if len(encoding) > most else answer
+            for answer, encoding, most in zip(answers, encoded, outputs, strict=False)
         ]
 
 
-def texts(trace: Trace, talks: Talks, template: ChatTemplate) -> Iterator[tuple[tuple[int, int], str]]:
+def texts(trace: Trace, files: ConversationFiles, template: ChatTemplate) -> Iterator[tuple[tuple[int, int], str]]:
     """Place and rendered text of every row, by session and turn."""
-    for place, messages in talks.messages(trace):
+    for place, messages in files.messages(trace):
         yield place, template.render(messages, f"{trace.name}, conversation {place[0]}, turn {place[1]}")
 
 
-def with_template(trace: Trace, talks: Talks, template: ChatTemplate) -> Trace:
+def with_template(trace: Trace, files: ConversationFiles, template: ChatTemplate) -> Trace:
     """The trace with prompts as long as their rendered texts, from the cache where they were counted before."""
     rows = _in_order(trace)
-    told = json.dumps(
+    reading = json.dumps(
         [
             "rendered 1",
-            *(talks.form.column, dataclasses.asdict(talks.part), talks.allow_truncated, template.sha256),
+            *(files.form.column, dataclasses.asdict(files.part), files.allow_truncated, template.sha256),
             # Which turns there are, and where answers are cut, is all that the options before decide.
             hashlib.sha256(np.stack(rows).astype("<i8").tobytes()).hexdigest(),
         ],
         sort_keys=True,
     )
-    kept = cache.lengths_path(trace.source["file_sha256"], trace.source["tokenizer_sha256"], told)
+    kept = cache.lengths_path(trace.source["file_sha256"], trace.source["tokenizer_sha256"], reading)
 
     def usable(columns: Columns, meta: Meta) -> bool:
-        same = all(np.array_equal(columns[name], one) for name, one in zip(KEPT[:2], rows, strict=False))
+        session, turn, _ = rows
+        same = np.array_equal(columns["session"], session) and np.array_equal(columns["turn"], turn)
         return same and int(columns["prompt_tokens"].min()) > 0
 
     def anew() -> tuple[Columns, Meta]:
-        made = (Row(place, (text,)) for place, text in texts(trace, talks, template))
-        table = count_rows(made, talks.tokenizer, len(KEPT))
-        if (empty := np.flatnonzero(table[:, 2] < 1)).size:
+        made = (TextRow(place, (text,)) for place, text in texts(trace, files, template))
+        table = count_rows(made, files.tokenizer, len(KEPT))
+        empty = np.flatnonzero(table[:, 2] < 1)
+        if len(empty):
             session, turn, _ = table[empty[0]].tolist()
             raise WorkloadError(
                 f"{trace.name}, conversation {session}, turn {turn}: the chat template of {template.file} makes "
@@ -123,12 +124,14 @@ def with_template(trace: Trace, talks: Talks, template: ChatTemplate) -> Trace:
         "rendering": RENDERING,
         "template": {"file": template.file, "sha256": template.sha256},
     }
-    if all_notices := list(dict.fromkeys([*trace.source.get("notices", []), *notices])):
-        source["notices"] = all_notices
+    notices = list(dict.fromkeys([*trace.source.get("notices", []), *notices]))
+    if notices:
+        source["notices"] = notices
     return dataclasses.replace(trace, prompt_tokens=prompt, source=source)
 
 
 def _order(trace: Trace) -> Ints:
+    """The rows by session and turn."""
     assert trace.session is not None
     assert trace.turn is not None
     return np.lexsort((trace.turn, trace.session))

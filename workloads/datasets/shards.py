@@ -35,16 +35,17 @@ class Shards:
         """The sha256 (hex) of the one file; of several, of their sha256s in order, a line each."""
         with ThreadPoolExecutor(min(8, len(self.files))) as pool:
             each = list(pool.map(cache.large_file_digest, self.files))
-        return each[0] if len(each) == 1 else hashlib.sha256("".join(f"{one}\n" for one in each).encode()).hexdigest()
+        if len(each) == 1:
+            return each[0]
+        return hashlib.sha256("".join(f"{digest}\n" for digest in each).encode()).hexdigest()
 
     def source(self) -> dict[str, object]:
         """What a trace's source says of the files; the revision where the hub sent them."""
         names = [shown(path.name) for path in self.files]
-        told: dict[str, object] = {"file": names[0]} if len(names) == 1 else {"files": names}
-        told["file_sha256"] = self.digest()
-        return told | self.told()
+        files: dict[str, object] = {"file": names[0]} if len(names) == 1 else {"files": names}
+        return files | {"file_sha256": self.digest()} | self.hub_source()
 
-    def told(self) -> dict[str, object]:
+    def hub_source(self) -> dict[str, object]:
         """The repository and its revision, where the hub sent them."""
         return {"hub": shown(self.hub), "revision": self.revision} if self.hub else {}
 
@@ -65,16 +66,16 @@ def choose(names: list[str], where: str) -> list[str]:
         raise WorkloadError(f"{where}: no {', '.join(KINDS)} file in it: give the file or folder that holds the data")
     kinds = {os.path.splitext(name)[1].lower() for name in data}
     if len(kinds) > 1:
-        found = " and ".join(sorted(kinds))
-        raise WorkloadError(f"{where}: holds {found} files, which may be the same data: give one of them, or a pattern")
+        both = " and ".join(sorted(kinds))
+        raise WorkloadError(f"{where}: holds {both} files, which may be the same data: give one of them, or a pattern")
     train = [name for name in data if os.path.basename(name).startswith("train")]
     return sorted(train or data, key=_natural)
 
 
 def _missing(names: list[str], where: str) -> list[str]:
     """A notice for each set of numbered shards (…-00000-of-00006) that is not whole."""
-    found = [match for name in names if (match := _OF.match(os.path.basename(name)))]
-    have = Counter((match[1], int(match[3])) for match in found)
+    matches = [_OF.match(os.path.basename(name)) for name in names]
+    have = Counter((match[1], int(match[3])) for match in matches if match)
     return [
         f"{where}: {count} of {of} shards {shown(stem)}-…-of-{of:05} are there: the rest of the data set is left out"
         for (stem, of), count in have.items()
@@ -82,32 +83,35 @@ def _missing(names: list[str], where: str) -> list[str]:
     ]
 
 
-def local(asked: str) -> Shards:
+def local(pattern: str) -> Shards:
     """The files of a path: a file, a folder (searched to its leaves), or a pattern with `*`."""
-    path = Path(os.path.expanduser(asked))
-    told = shown(path)
+    path = Path(os.path.expanduser(pattern))
     if os.path.isdir(path):
-        names = [str(one.relative_to(path)) for one in path.rglob("*") if one.is_file()]
-        chosen = choose(names, told)
-        return Shards(tuple(path / name for name in chosen), notices=tuple(_missing(chosen, told)))
-    if glob.has_magic(asked) and not os.path.exists(path):
-        found = sorted((name for name in glob.glob(str(path), recursive=True) if os.path.isfile(name)), key=_natural)
-        if not found:
-            raise WorkloadError(f"{told}: no file fits the pattern")
-        return Shards(tuple(map(Path, found)), notices=tuple(_missing(found, told)))
+        names = [str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()]
+        chosen = choose(names, shown(path))
+        return Shards(tuple(path / name for name in chosen), notices=tuple(_missing(chosen, shown(path))))
+    if glob.has_magic(pattern) and not os.path.exists(path):
+        fitting = [name for name in glob.glob(str(path), recursive=True) if os.path.isfile(name)]
+        if not fitting:
+            raise WorkloadError(f"{shown(path)}: no file fits the pattern")
+        fitting.sort(key=_natural)
+        return Shards(tuple(map(Path, fitting)), notices=tuple(_missing(fitting, shown(path))))
     return Shards((path,))
 
 
-def from_hub(asked: str, *, name: str, wanted: re.Pattern[str] | None = None) -> Shards:
+def from_hub(repo_at_revision: str, *, name: str, wanted: re.Pattern[str] | None = None) -> Shards:
     """The files of a hub data set `id` or `id@revision`, from the hub's cache or downloaded into it.
 
     `wanted` narrows the repository's files down; `name` is the workload's, for errors to say what to give.
     """
-    repo, _, revision = asked.partition("@")
-    remedy = f"download it elsewhere and give {name}:path=FOLDER, or leave hf away for the lengths that travel along"
+    repo, _, revision = repo_at_revision.partition("@")
+    remedy = (
+        f"download it elsewhere and give {name}:path=FOLDER, or use {name} without hf and source for the lengths that "
+        "travel along"
+    )
 
     def pick(names: list[str]) -> list[str]:
-        fitting = [one for one in names if wanted is None or wanted.search(one)]
+        fitting = [file for file in names if wanted is None or wanted.search(file)]
         return choose(fitting or names, f"{shown(repo)} on the hub")
 
     def whole(names: list[str]) -> bool:
@@ -115,7 +119,7 @@ def from_hub(asked: str, *, name: str, wanted: re.Pattern[str] | None = None) ->
 
     folder, names = hub.fetch_files(repo, revision or None, pick, whole, remedy=remedy)
     # The hub's cache keeps files under their revision: …/snapshots/REVISION/FILE.
-    return Shards(tuple(folder / one for one in names), repo, folder.name, tuple(_missing(names, shown(repo))))
+    return Shards(tuple(folder / file for file in names), repo, folder.name, tuple(_missing(names, shown(repo))))
 
 
 def find(path: str, hf: str, *, name: str, wanted: re.Pattern[str] | None = None) -> Shards:

@@ -28,8 +28,11 @@ PAPER = "arXiv 2606.00516 and the scripts of its reproduction (weifang231/eb-vll
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """What a run asks of a drift besides its options; `lengths` gives a workload's first so many rows."""
+class DriftInputs:
+    """What a run gives a drift besides its options; `lengths` loads a workload's first so many rows.
+
+    `requests` is None where nobody says how many.
+    """
 
     requests: int | None
     seed: int
@@ -38,13 +41,13 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A drift by name; `make` gets typed options and what the run asks."""
+    """A drift by name; `make` gets typed options and what the run gives."""
 
     name: str
     summary: str
     source: str
     options: tuple[Option, ...]
-    make: Callable[[Mapping[str, Any], Ask], Trace]
+    make: Callable[[Mapping[str, Any], DriftInputs], Trace]
 
 
 def traced(name: str, prompt: Ints, output: Ints, marks: list[dict[str, Any]], **source: Any) -> Trace:
@@ -66,37 +69,41 @@ def scaled(name: str, counts: Sequence[int], requests: int | None) -> list[int]:
     if requests is None:
         return list(counts)
     ends = [requests * end // sum(counts) for end in accumulate(counts)]
-    found = [end - start for start, end in zip([0, *ends], ends, strict=False)]
-    if min(found) < 1:
+    rows = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    if min(rows) < 1:
         least = -(-sum(counts) // min(counts))
         raise WorkloadError(
             f"drift:{name}: {requests} requests asked for leave a phase of {len(counts)} empty: give {least} or more"
         )
-    return found
+    return rows
 
 
-def numbers(name: str, option: str, text: str, least: int = 1) -> list[int]:
+def whole_numbers(name: str, option: str, text: str, least: int = 1) -> list[int]:
     """`1024/512/128` as whole numbers; WorkloadError where it is not."""
     try:
-        found = [int(part) for part in text.split("/")]
+        numbers = [int(part) for part in text.split("/")]
     except ValueError:
-        found = []
-    if not found or not all(least <= one <= LARGEST for one in found):
+        numbers = []
+    if not numbers or not all(least <= number <= LARGEST for number in numbers):
         raise WorkloadError(
             f"drift:{name}: {option}={shown(text, 60)} is no list of whole numbers of at least {least}, such as 512/128"
         )
-    return found
+    return numbers
 
 
 def same_length(name: str, lists: Mapping[str, Sequence[Any]]) -> None:
     """WorkloadError where lists that go by phase have different lengths."""
-    if len({len(one) for one in lists.values()}) > 1:
-        told = ", ".join(f"{len(one)} in {option}" for option, one in lists.items())
-        raise WorkloadError(f"drift:{name}: one value a phase in each list; there are {told}")
+    if len({len(values) for values in lists.values()}) > 1:
+        counts = ", ".join(f"{len(values)} in {option}" for option, values in lists.items())
+        raise WorkloadError(f"drift:{name}: one value a phase in each list; there are {counts}")
 
 
 def _published_generator(seed: int) -> np.random.RandomState:
     return np.random.RandomState((PUBLISHED_SEED + seed) % (1 << 32))
+
+
+def _generator_name(seed: int) -> str:
+    return f"RandomState({PUBLISHED_SEED} + {seed})"
 
 
 def published_outputs(rng: np.random.RandomState, mu_o: int, n: int) -> Ints:
@@ -115,21 +122,21 @@ def _paper_order(n: int) -> Ints:
 _DISTRIBUTION = ((1024, 128), (512, 512), (128, 1024))
 
 
-def distribution(values: Mapping[str, Any], ask: Ask) -> Trace:
+def distribution(values: Mapping[str, Any], inputs: DriftInputs) -> Trace:
     """The published shift of lengths, 2,000 requests a phase; in paper order it is a mixture and no shift."""
-    counts = scaled("distribution", [2000] * 3, ask.requests)
-    rng = _published_generator(ask.seed)
+    counts = scaled("distribution", [2000] * 3, inputs.requests)
+    rng = _published_generator(inputs.seed)
     prompt = np.repeat([mu_l for mu_l, _ in _DISTRIBUTION], counts).astype(np.int64)
     output = np.concatenate(
         [published_outputs(rng, mu_o, n) for (_, mu_o), n in zip(_DISTRIBUTION, counts, strict=True)]
     )
     marks = marks_of([f"{mu_l} in, {mu_o} out" for mu_l, mu_o in _DISTRIBUTION], counts)
-    told: dict[str, Any] = {"source": PAPER, "order": values["order"], "generator": f"RandomState(42 + {ask.seed})"}
+    source: dict[str, Any] = {"source": PAPER, "order": values["order"], "generator": _generator_name(inputs.seed)}
     if values["order"] == "paper":
         rows = _paper_order(len(prompt))
         prompt, output, marks = prompt[rows], output[rows], [{"name": "paper order (shuffled)", "first_row": 0}]
-        told["notes"] = ["order=paper: shuffled as the published client does it, so a mixture without a shift"]
-    return traced("distribution", prompt, output, marks, **told)
+        source["notes"] = ["order=paper: shuffled as the published client does it, so a mixture without a shift"]
+    return traced("distribution", prompt, output, marks, **source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,75 +167,76 @@ _SCHEDULES: dict[str, tuple[str, tuple[_Level, ...], str]] = {
 }
 
 
-def _published_schedule(name: str) -> Callable[[Mapping[str, Any], Ask], Trace]:
+def _published_schedule(name: str) -> Callable[[Mapping[str, Any], DriftInputs], Trace]:
     _, levels, assumed = _SCHEDULES[name]
 
-    def make(values: Mapping[str, Any], ask: Ask) -> Trace:
-        counts = scaled(name, [level.requests for level in levels], ask.requests)
+    def make(values: Mapping[str, Any], inputs: DriftInputs) -> Trace:
+        counts = scaled(name, [level.requests for level in levels], inputs.requests)
         parts = []
         for level, count in zip(levels, counts, strict=True):
             # Each phase is a client run of its own on the same file, from its first row.
-            file = published_outputs(_published_generator(ask.seed), 256, max(level.file_rows, count))
+            file = published_outputs(_published_generator(inputs.seed), 256, max(level.file_rows, count))
             rows = _paper_order(len(file)) if values["order"] == "paper" else np.arange(len(file))
             parts.append(file[rows[:count]])
-        told = {"source": PAPER, "order": values["order"], "drain": True, "generator": f"RandomState(42 + {ask.seed})"}
-        told |= {"assumed": assumed} if assumed else {}
+        source = {"source": PAPER, "order": values["order"], "drain": True, "generator": _generator_name(inputs.seed)}
+        source |= {"assumed": assumed} if assumed else {}
         concurrency = [level.concurrency for level in levels]
         prompt = np.full(sum(counts), 512, dtype=np.int64)
-        return _leveled(name, prompt, np.concatenate(parts), concurrency, counts, told)
+        return _leveled(name, prompt, np.concatenate(parts), concurrency, counts, source)
 
     return make
 
 
 def _leveled(
-    name: str, prompt: Ints, output: Ints, levels: Sequence[int], counts: Sequence[int], told: Mapping[str, Any]
+    name: str, prompt: Ints, output: Ints, levels: Sequence[int], counts: Sequence[int], source: Mapping[str, Any]
 ) -> Trace:
+    """The trace of a closed loop, the level of concurrency in the mark of its phase."""
     marks = marks_of([f"c = {level}" for level in levels], counts)
     marks = [{**mark, "concurrency": level} for mark, level in zip(marks, levels, strict=True)]
-    return traced(name, prompt, output, marks, **told)
+    return traced(name, prompt, output, marks, **source)
 
 
-def concurrency(values: Mapping[str, Any], ask: Ask) -> Trace:
+def concurrency(values: Mapping[str, Any], inputs: DriftInputs) -> Trace:
     """A closed loop with a level of concurrency a phase."""
-    levels = numbers("concurrency", "levels", values["levels"])
-    rows = numbers("concurrency", "rows", values["rows"])
+    levels = whole_numbers("concurrency", "levels", values["levels"])
+    rows = whole_numbers("concurrency", "rows", values["rows"])
     same_length("concurrency", {"levels": levels, "rows": rows})
-    counts = scaled("concurrency", rows, ask.requests)
-    rng = generator(ask.seed, "lengths")
+    counts = scaled("concurrency", rows, inputs.requests)
+    rng = generator(inputs.seed, "lengths")
     n = sum(counts)
     prompt, output = uniform(rng, values["mu_l"], 0.0, n), uniform(rng, values["mu_o"], values["jitter"], n)
-    return _leveled("concurrency", prompt, output, levels, counts, {"drain": values["drain"], "seed": ask.seed})
+    return _leveled("concurrency", prompt, output, levels, counts, {"drain": values["drain"], "seed": inputs.seed})
 
 
-def lengths(values: Mapping[str, Any], ask: Ask) -> Trace:
+def lengths(values: Mapping[str, Any], inputs: DriftInputs) -> Trace:
     """Other mean lengths in each phase."""
     name = "lengths"
-    mu_l, mu_o = numbers(name, "mu_l", values["mu_l"]), numbers(name, "mu_o", values["mu_o"])
-    rows = numbers(name, "rows", values["rows"])
+    mu_l, mu_o = whole_numbers(name, "mu_l", values["mu_l"]), whole_numbers(name, "mu_o", values["mu_o"])
+    rows = whole_numbers(name, "rows", values["rows"])
     same_length(name, {"mu_l": mu_l, "mu_o": mu_o, "rows": rows})
-    counts = scaled(name, rows, ask.requests)
-    rng = generator(ask.seed, "lengths")
+    counts = scaled(name, rows, inputs.requests)
+    rng = generator(inputs.seed, "lengths")
     jitter = values["jitter"]
     prompt = np.concatenate([uniform(rng, mean, jitter, n) for mean, n in zip(mu_l, counts, strict=True)])
     output = np.concatenate(
         [draw_outputs(rng, values["law"], mean, jitter, n) for mean, n in zip(mu_o, counts, strict=True)]
     )
     marks = marks_of([f"{a} in, {b} out" for a, b in zip(mu_l, mu_o, strict=True)], counts)
-    return traced(name, prompt, output, marks, seed=ask.seed, law=values["law"])
+    return traced(name, prompt, output, marks, seed=inputs.seed, law=values["law"])
 
 
-def mixture(values: Mapping[str, Any], ask: Ask) -> Trace:
+def mixture(values: Mapping[str, Any], inputs: DriftInputs) -> Trace:
     """Two kinds of requests whose shares change evenly from the first row to the last."""
     name = "mixture"
-    kinds = [numbers(name, key, values[key]) for key in ("a", "b")]
+    kinds = [whole_numbers(name, key, values[key]) for key in ("a", "b")]
     for key, kind in zip(("a", "b"), kinds, strict=True):
         if len(kind) != 2:
             raise WorkloadError(f"drift:mixture: {key}={shown(values[key], 60)} is not mean input/mean output")
     start, end = values["from"], values["to"]
     if not (start <= 1 and end <= 1):
         raise WorkloadError(f"drift:mixture: from={start:g} and to={end:g} are shares of b: 0 to 1")
-    n = values["rows"] if ask.requests is None else ask.requests
-    rng = generator(ask.seed, "lengths")
+    n = values["rows"] if inputs.requests is None else inputs.requests
+    rng = generator(inputs.seed, "lengths")
     is_b = rng.random(n) < start + (end - start) * (np.arange(n) + 0.5) / n
     drawn = []
     for place in (0, 1):
@@ -237,22 +245,23 @@ def mixture(values: Mapping[str, Any], ask: Ask) -> Trace:
     counts = scaled(name, [1, 1, 1, 1], n)
     shares = [100 * (start + (end - start) * quarter / 4) for quarter in range(5)]
     names = [f"{values['b']} from {shares[i]:.0f} to {shares[i + 1]:.0f} %" for i in range(4)]
-    return traced(name, drawn[0], drawn[1], marks_of(names, counts), seed=ask.seed)
+    return traced(name, drawn[0], drawn[1], marks_of(names, counts), seed=inputs.seed)
 
 
-def hazard(values: Mapping[str, Any], ask: Ask) -> Trace:
+def hazard(values: Mapping[str, Any], inputs: DriftInputs) -> Trace:
     """One mean output length, another law in each phase.
 
     geometric: hazard 1/μ_O at every age; increasing: hazard η·t with η = π/(2μ_O²); forced: all at μ_O.
     """
     shapes = values["shapes"].split("/")
-    if unknown := [shape for shape in shapes if shape not in SHAPES]:
+    unknown = [shape for shape in shapes if shape not in SHAPES]
+    if unknown:
         raise WorkloadError(f"drift:hazard: no shape {shown(unknown[0], 40)}: known are {', '.join(SHAPES)}")
-    counts = scaled("hazard", [values["rows"]] * len(shapes), ask.requests)
-    rng = generator(ask.seed, "lengths")
+    counts = scaled("hazard", [values["rows"]] * len(shapes), inputs.requests)
+    rng = generator(inputs.seed, "lengths")
     prompt = uniform(rng, values["mu_l"], values["jitter"], sum(counts))
     output = np.concatenate([_shaped(rng, shape, values["mu_o"], n) for shape, n in zip(shapes, counts, strict=True)])
-    return traced("hazard", prompt, output, marks_of(shapes, counts), seed=ask.seed, mu_o=values["mu_o"])
+    return traced("hazard", prompt, output, marks_of(shapes, counts), seed=inputs.seed, mu_o=values["mu_o"])
 
 
 def _shaped(rng: np.random.Generator, shape: str, mu_o: int, n: int) -> Ints:

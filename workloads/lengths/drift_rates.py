@@ -14,24 +14,24 @@ from workloads.core.errors import WorkloadError
 from workloads.core.options import Option
 from workloads.core.stream import phase_times, ramp_times, unit_times
 from workloads.core.trace import Floats, Trace
-from workloads.lengths.drift import Ask, Drift, traced
+from workloads.lengths.drift import Drift, DriftInputs, traced
 
 # A day's curve in so many level pieces, so that its times have a closed form.
 PIECES = 48
 
 
-def ramp(values: Mapping[str, Any], ask: Ask) -> Trace:
+def ramp(values: Mapping[str, Any], inputs: DriftInputs) -> Trace:
     """A rate that goes evenly from one value to the other and stays there."""
     name, start, end, seconds = "ramp", values["from"], values["to"], values["seconds"]
     _rates(name, {"to": end}, zero={"from": start}, seconds=seconds)
-    n = _rows(name, (start + end) / 2 * seconds, ask)
-    times = ramp_times(unit_times(Poisson(1.0), n, ask.seed), Ramp(start, end, seconds))
+    n = _rows(name, (start + end) / 2 * seconds, inputs)
+    times = ramp_times(unit_times(Poisson(1.0), n, inputs.seed), Ramp(start, end, seconds))
     rates = [start + (end - start) * quarter / 4 for quarter in range(5)]
     marks = [(f"{rates[i]:.4g} to {rates[i + 1]:.4g} requests/s", seconds * i / 4) for i in range(4)]
-    return _timed(name, values, ask, times, [*marks, (f"{end:.4g} requests/s", seconds)])
+    return _timed(name, values, inputs, times, [*marks, (f"{end:.4g} requests/s", seconds)])
 
 
-def diurnal(values: Mapping[str, Any], ask: Ask) -> Trace:
+def diurnal(values: Mapping[str, Any], inputs: DriftInputs) -> Trace:
     """Days that go from the low rate up to the high one and back, along a cosine in 48 level pieces."""
     name, low, high, period = "diurnal", values["low"], values["high"], values["period"]
     _rates(name, {"high": high}, zero={"low": low}, seconds=period * values["cycles"])
@@ -39,28 +39,28 @@ def diurnal(values: Mapping[str, Any], ask: Ask) -> Trace:
         raise WorkloadError(f"drift:diurnal: low={low:g} is above high={high:g}: swap them")
     # Rounded, so that platforms whose cosines differ in the last bit still agree.
     day = [round(low + (high - low) * (1 - math.cos(2 * math.pi * (i + 0.5) / PIECES)) / 2, 6) for i in range(PIECES)]
-    n = _rows(name, sum(day) / PIECES * period * values["cycles"], ask)
+    n = _rows(name, sum(day) / PIECES * period * values["cycles"], inputs)
     rates = tuple(day * values["cycles"])
-    times = _in_phases(rates, (period / PIECES,) * len(rates), n, ask.seed)
+    times = _in_phases(rates, (period / PIECES,) * len(rates), n, inputs.seed)
     marks = [
         (f"day {i // 2 + 1}, rate {'falls' if i % 2 else 'rises'}", period * i / 2) for i in range(2 * values["cycles"])
     ]
-    return _timed(name, values, ask, times, marks)
+    return _timed(name, values, inputs, times, marks)
 
 
-def bursts(values: Mapping[str, Any], ask: Ask) -> Trace:
+def bursts(values: Mapping[str, Any], inputs: DriftInputs) -> Trace:
     """A base rate, and a peak for some seconds at the end of every interval."""
     name, base, peak = "bursts", values["base"], values["peak"]
     every, seconds, count = values["every"], values["seconds"], values["count"]
     _rates(name, {"base": base, "peak": peak}, zero={}, seconds=every * count)
     if not 0 < seconds < every:
         raise WorkloadError(f"drift:bursts: seconds={seconds:g} must be above 0 and below every={every:g}")
-    n = _rows(name, (base * (every - seconds) + peak * seconds) * count, ask)
+    n = _rows(name, (base * (every - seconds) + peak * seconds) * count, inputs)
     rates, lengths = (base, peak) * count, (every - seconds, seconds) * count
-    times = _in_phases(rates, lengths, n, ask.seed)
+    times = _in_phases(rates, lengths, n, inputs.seed)
     starts = np.concatenate([[0.0], np.cumsum(lengths)[:-1]]).tolist()
     names = [f"burst {i // 2 + 1}" if i % 2 else f"base {i // 2 + 1}" for i in range(2 * count)]
-    return _timed(name, values, ask, times, list(zip(names, starts, strict=True)))
+    return _timed(name, values, inputs, times, list(zip(names, starts, strict=True)))
 
 
 def _rates(name: str, above: Mapping[str, float], zero: Mapping[str, float], seconds: float) -> None:
@@ -71,8 +71,8 @@ def _rates(name: str, above: Mapping[str, float], zero: Mapping[str, float], sec
         raise WorkloadError(f"drift:{name}: it lasts {seconds:g} s; it must last above 0 and at most {LONGEST_S:g} s")
 
 
-def _rows(name: str, expected: float, ask: Ask) -> int:
-    n = round(expected) if ask.requests is None else ask.requests
+def _rows(name: str, expected: float, inputs: DriftInputs) -> int:
+    n = round(expected) if inputs.requests is None else inputs.requests
     if not 1 <= n <= 10**8:
         raise WorkloadError(f"drift:{name}: {n} requests: choose rates and times that make 1 to 10⁸ of them")
     return n
@@ -88,9 +88,11 @@ def _in_phases(rates: tuple[float, ...], seconds: tuple[float, ...], n: int, see
     return np.asarray(phase_times(inside, Phases(rates, seconds)) + round_ * sum(seconds))
 
 
-def _timed(name: str, values: Mapping[str, Any], ask: Ask, times: Floats, starts: list[tuple[str, float]]) -> Trace:
+def _timed(
+    name: str, values: Mapping[str, Any], inputs: DriftInputs, times: Floats, starts: list[tuple[str, float]]
+) -> Trace:
     """Lengths with these times, counted from the first; marks where their phases have begun within the trace."""
-    told = ask.lengths(values["lengths"], len(times)) if values["lengths"] else ask.lengths("synthetic", len(times))
+    drawn = inputs.lengths(values["lengths"] or "synthetic", len(times))
     first_s = float(times[0])
     firsts = [int(np.searchsorted(times, start)) for _, start in starts]
     marks = [
@@ -98,10 +100,10 @@ def _timed(name: str, values: Mapping[str, Any], ask: Ask, times: Floats, starts
         for (phase, start), first, after in zip(starts, firsts, [*firsts[1:], len(times)], strict=True)
         if first < after
     ]
-    source: dict[str, Any] = {"arrival": "trace:scale=1.0", "seed": ask.seed, "lengths": told.source}
-    if told.source.get("kind") == "twin":
-        source["notes"] = [f"lengths of {told.label}: a statistical twin, no row of the data set"]
-    trace = traced(name, told.prompt_tokens, told.output_tokens, marks, **source)
+    source: dict[str, Any] = {"arrival": "trace:scale=1.0", "seed": inputs.seed, "lengths": drawn.source}
+    if drawn.source.get("kind") == "twin":
+        source["notes"] = [f"lengths of {drawn.label}: a statistical twin, no row of the data set"]
+    trace = traced(name, drawn.prompt_tokens, drawn.output_tokens, marks, **source)
     return dataclasses.replace(trace, timestamp_s=np.asarray(times - first_s))
 
 

@@ -23,8 +23,7 @@ def load_embedded(name: str) -> Trace:
     names = columns.decode().split(",")
     table = np.loadtxt(BytesIO(rows), delimiter=",", dtype=np.int64, ndmin=2, comments=None)
     assert set(names) <= set(COLUMNS), names
-    assert table.shape[1] == len(names), table.shape
-    column = {each: np.ascontiguousarray(table[:, i]) for i, each in enumerate(names)}
+    column = dict(zip(names, np.ascontiguousarray(table.T), strict=True))
     return Trace(
         name,
         column["prompt_tokens"],

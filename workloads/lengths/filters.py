@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from typing import Any
 
 import numpy as np
 
 from workloads.core.errors import WorkloadError
 from workloads.core.seeds import generator
-from workloads.core.trace import Ints, Trace
+from workloads.core.trace import Bools, Ints, Trace, passing
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -25,31 +24,36 @@ def limit(
     min_prompt_tokens: int = 1,
     min_output_tokens: int = 1,
     max_prompt_tokens: int = 0,
+    natural: int = 0,
 ) -> Trace:
     """The rows that pass the filters, outputs cut at `output_cap` or all set to `forced` (0: neither).
 
+    With `natural` outputs are drawn as a model would stop by itself under that cap, `natural` tokens in the mean.
     Filters look at the lengths as counted, before cap and force. What they drop is counted in
     source["skipped"]. Raises WorkloadError where nothing is left.
     """
-    rules: dict[str, np.ndarray[Any, np.dtype[np.bool_]]] = {}
+    broken: dict[str, Bools] = {}
     if pairs == "first" and trace.turn is not None:
-        rules["not the first pair (pairs=first)"] = trace.turn > 0
-    rules[f"prompt below {min_prompt_tokens} tokens"] = trace.prompt_tokens < min_prompt_tokens
-    rules[f"output below {min_output_tokens} tokens"] = trace.output_tokens < min_output_tokens
+        broken["not the first pair (pairs=first)"] = trace.turn > 0
+    broken[f"prompt below {min_prompt_tokens} tokens"] = trace.prompt_tokens < min_prompt_tokens
+    broken[f"output below {min_output_tokens} tokens"] = trace.output_tokens < min_output_tokens
     if max_prompt_tokens:
-        rules[f"prompt above {max_prompt_tokens} tokens"] = trace.prompt_tokens > max_prompt_tokens
+        broken[f"prompt above {max_prompt_tokens} tokens"] = trace.prompt_tokens > max_prompt_tokens
     skipped: dict[str, int] = dict(trace.source.get("skipped", {}))
-    keep = np.ones(len(trace), dtype=bool)
-    for reason, broken in rules.items():
-        if dropped := int((keep & broken).sum()):
-            skipped[reason] = skipped.get(reason, 0) + dropped
-        keep &= ~broken
+    keep = passing(broken, skipped)
     if not keep.any():
         raise WorkloadError(f"{trace.name}: the filters leave no row of {len(trace)} ({skipped}): loosen them")
     kept = trace if keep.all() else trace.take(np.flatnonzero(keep))
     output = kept.output_tokens
     if output_cap:
         output = np.minimum(output, output_cap)
+    if natural:
+        if forced or not 1 <= natural < output_cap:
+            raise WorkloadError(
+                f"{trace.name}: natural={natural} is the mean of outputs that stop by themselves under output_cap="
+                f"{output_cap}: give 1 to less than the cap, without forced"
+            )
+        output = natural_stops(len(kept), natural, output_cap)
     if forced:
         output = np.full_like(output, forced)
     filters = {
@@ -60,8 +64,26 @@ def limit(
         "min_output_tokens": min_output_tokens,
         "max_prompt_tokens": max_prompt_tokens,
     }
+    if natural:
+        filters["natural"] = natural
     source = {**kept.source, "filters": filters, "skipped": skipped}
     return dataclasses.replace(kept, output_tokens=output, source=source)
+
+
+def natural_stops(rows: int, mean: int, cap: int) -> Ints:
+    """Outputs of a model that stops by itself, tokens, shape (rows,): as likely after each token, cut at `cap`.
+
+    The chance of stopping is the one that gives outputs `mean` tokens in the mean, cut ones included. They belong to
+    the data: the same for every seed of a run.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(100):
+        chance = (low + high) / 2
+        if chance in (low, high):
+            break
+        expected = -math.expm1(cap * math.log1p(-chance)) / chance
+        low, high = (chance, high) if expected > mean else (low, chance)
+    return np.minimum(generator(0, "natural").geometric(high, rows), cap).astype(np.int64)
 
 
 def with_history(trace: Trace) -> Trace:
@@ -83,6 +105,7 @@ def with_history(trace: Trace) -> Trace:
 
 
 def _order(trace: Trace, requests: int, seed: int, order: str) -> tuple[Ints, int]:
+    """The rows that a window takes, in the order in which it sends them, and the row where it begins."""
     rows = len(trace)
     # Once the windows have gone round the trace, each lap begins elsewhere, so that no two seeds take the same rows.
     lap = seed * requests // rows

@@ -1,4 +1,4 @@
-"""What a scheduler is told of each request's output length: nothing, the truth, or a predictor's answer.
+"""What a scheduler hears of each request's output length: nothing, the truth, or a predictor's answer.
 
 The predictor is right up to a factor of log-normal error, one draw a request: seeing a request of o tokens it
 holds m = o·e^(σz) to be its median, z standard normal. Then o is below m·e^(σ·Φ⁻¹(q)) with probability q: what
@@ -64,14 +64,14 @@ def read_lengths(text: str) -> tuple[str, dict[str, float]]:
 def canonical_lengths(text: str) -> str:
     """The one way to write it, every value named: `interval:high=0.95,low=0.05,sigma=0.3`."""
     name, values = read_lengths(text)
-    told = ",".join(f"{key}={options.write(values[key])}" for key in sorted(values))
-    return f"{name}:{told}" if told else name
+    written = ",".join(f"{key}={options.write(values[key])}" for key in sorted(values))
+    return f"{name}:{written}" if written else name
 
 
 def hints_of(lengths: str, trace: Trace, seed: int) -> Hints | None:
-    """What the scheduler is told of the trace's requests; None of `none`.
+    """What the scheduler hears of the trace's requests; None of `none`.
 
-    A request's error depends on the seed and its place in the trace alone, so that policies are told the same.
+    A request's error depends on the seed and its place in the trace alone, so that all policies hear the same.
     WorkloadError where the trace has no hints of its own and `trace` asks for them.
     """
     name, values = read_lengths(lengths)

@@ -1,7 +1,7 @@
 """What prompts and answers are made of, as far as a prefix cache can tell: which blocks of tokens are the same.
 
-The same content as the prompts that are really sent (prompt_plan): a session's turn goes on from the turn before it
-and its answer, `hash_ids` name blocks that prompts share, and everything else is like nothing else.
+The same content as the prompts that are really sent (workloads.prompts.parts): a session's turn goes on from the
+turn before it and its answer, `hash_ids` name blocks that prompts share, and everything else is like nothing else.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Content:
     def keys(self, row: int, start: int, stop: int) -> Iterable[int]:
         """The keys of the row's blocks from `start` up to `stop`."""
         base = self._base[row]
-        if self._shared is None or start >= (named := self._named_blocks(row)):
+        named = 0 if self._shared is None else self._named_blocks(row)
+        if start >= named:
             return range(base + start, base + stop)
         keys = [self._key(row, place) for place in range(start, min(stop, named))]
         keys.extend(range(base + named, base + stop))
@@ -63,17 +64,18 @@ class Content:
         cached: dict[int, int] = {}  # of a prefix that ends in one of the trace's blocks, ours that are in the cache
         recurring = 0
         for row, nodes in enumerate(self._nodes):
-            named, found, whole = self._named_blocks(row), 0, True
+            named, recurs, whole = self._named_blocks(row), 0, True
             for place, node in enumerate(nodes):
                 last = min(named, self._first(place + 1))
                 if whole:
-                    found = min(last, max(found, cached.get(node, 0)))
-                    whole = found == last
+                    recurs = min(last, max(recurs, cached.get(node, 0)))
+                    whole = recurs == last
                 cached[node] = max(cached.get(node, 0), last)
-            recurring += min(found, (int(trace.prompt_tokens[row]) - 1) // size)
+            recurring += min(recurs, (int(trace.prompt_tokens[row]) - 1) // size)
         return recurring * size
 
     def _chain(self, order: list[int], counts: list[int]) -> int:
+        """Gives each conversation a range of keys, as long as its longest turn needs; how many keys there are."""
         assert self._before is not None
         before = self._before.tolist()
         first: dict[int, int] = {}
@@ -94,10 +96,10 @@ class Content:
         named = []
         for ids, prompt in zip(blocks.ids, prompts, strict=True):
             row, parent = [], -1
-            for place, one in enumerate(ids[: -(-prompt // blocks.tokens)]):
-                key = known.get((parent, one))
+            for place, block in enumerate(ids[: -(-prompt // blocks.tokens)]):
+                key = known.get((parent, block))
                 if key is None:
-                    key = known[(parent, one)] = self._keys
+                    key = known[(parent, block)] = self._keys
                     # At least one, so that each prefix has a number.
                     self._keys += max(1, self._first(place + 1) - self._first(place))
                 row.append(key)

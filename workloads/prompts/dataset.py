@@ -13,12 +13,12 @@ Prompt = str | list[Message]
 
 
 def places(trace: Trace) -> list[tuple[int, int]]:
-    """Where each row's text stands: (conversation, pair), of LongBench (record, chunk).
+    """Where each row's text stands: (conversation, pair), of LongBench (record, piece).
 
     Raises WorkloadError for a trace that no longer knows.
     """
     if trace.name == "longbench" and trace.ids is not None:
-        return [(int(record), int(chunk)) for record, _, chunk in (name.partition("-") for name in trace.ids)]
+        return [(int(record), int(piece)) for record, _, piece in (id_.partition("-") for id_ in trace.ids)]
     if trace.session is not None and trace.turn is not None:
         return list(zip(trace.session.tolist(), trace.turn.tolist(), strict=True))
     raise WorkloadError(
@@ -43,7 +43,8 @@ class DatasetPrompts:
                 self._text[where] = text
                 if len(self._text) == len(wanted):
                     break
-        if missing := wanted - self._text.keys():
+        missing = wanted - self._text.keys()
+        if missing:
             first, second = min(missing)
             raise WorkloadError(f"{trace.name}: row {first}-{second} is not there any more: the files have changed")
 

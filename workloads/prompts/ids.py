@@ -12,7 +12,7 @@ from workloads.core.blocks import Blocks
 from workloads.core.errors import WorkloadError
 from workloads.core.trace import Trace
 from workloads.prompts.draws import MIN_SYMBOLS, WARMUPS, Indexes
-from workloads.prompts.parts import Plan
+from workloads.prompts.parts import PromptPlan
 
 Ids = npt.NDArray[np.uint32]
 
@@ -25,8 +25,9 @@ def safe_ids(vocab_size: int, special: Collection[int] = ()) -> range:
     Raises WorkloadError where fewer than 16 ids are left.
     """
     low, high = min(1024, vocab_size // 8), vocab_size - vocab_size // 32
-    fences = [low - 1, *sorted(one for one in set(special) if low <= one < high), high]
-    run = max((range(a + 1, b) for a, b in pairwise(fences)), key=len)
+    fences = [low - 1, *sorted(id_ for id_ in set(special) if low <= id_ < high), high]
+    runs = [range(fence + 1, following) for fence, following in pairwise(fences)]
+    run = max(runs, key=len)
     if len(run) < MIN_SYMBOLS:
         raise WorkloadError(
             f"a vocabulary of {vocab_size} tokens leaves {len(run)} plain ids; prompts need {MIN_SYMBOLS} or more"
@@ -40,7 +41,7 @@ class TokenPrompts:
     `ids` is the range to draw from (see `safe_ids`). Prompts share a prefix only as `blocks` (hash ids) or `sessions`
     (a later turn begins with the earlier turn's prompt and a stand-in for its answer) say; otherwise no two begin with
     the same block, nor, while the rows are fewer than half the ids, with the same token. Nothing is kept between
-    calls, and the order of calls does not matter. Errors as `Plan`.
+    calls, and the order of calls does not matter. Errors as `PromptPlan`.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class TokenPrompts:
     ) -> None:
         if ids.step != 1 or ids.start < 0:
             raise WorkloadError(f"{ids}: token ids are drawn from a range of whole numbers, 0 or more, in steps of 1")
-        self._plan = Plan(trace, seed, len(ids), blocks=blocks, sessions=sessions)
+        self._plan = PromptPlan(trace, seed, len(ids), blocks=blocks, sessions=sessions)
         self._first = ids.start
 
     def ids(self, row: int, after: npt.ArrayLike | None = None) -> Ids:
@@ -65,16 +66,13 @@ class TokenPrompts:
                     f"{plan.trace.name}, row {row}: a prompt of {length} tokens cannot go on after {len(head)} tokens"
                 )
             return np.concatenate([head, self._of(plan.own(row, length - len(head)))])
-        chain = [row]
-        while (earlier := plan.before(chain[-1])) is not None:
-            chain.append(earlier)
         parts: list[Indexes] = []
         done = 0
-        for one in reversed(chain):
-            parts.append(plan.own(one, plan.length(one) - done))
-            if one != row:
-                parts.append(plan.answer(one))
-                done = plan.length(one) + len(parts[-1])
+        for turn in plan.turns_up_to(row):
+            parts.append(plan.own(turn, plan.length(turn) - done))
+            if turn != row:
+                parts.append(plan.answer(turn))
+                done = plan.length(turn) + len(parts[-1])
         return self._of(parts[0] if len(parts) == 1 else np.concatenate(parts))
 
     def warmup(self, number: int, tokens: int) -> Ids:

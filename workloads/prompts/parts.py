@@ -11,7 +11,7 @@ from workloads.core.trace import Trace
 from workloads.prompts.draws import Draws, Indexes
 
 
-class Plan:
+class PromptPlan:
     """The symbols of each prompt of a trace, over an alphabet that is token ids or words.
 
     `blocks` are shared prefixes by hash id; `sessions` lets each later turn begin with the prompt of the turn
@@ -40,6 +40,15 @@ class Plan:
         """The row whose prompt and answer this row's prompt begins with, if any."""
         earlier = int(self._before[row]) if self._before is not None else -1
         return earlier if earlier >= 0 else None
+
+    def turns_up_to(self, row: int) -> list[int]:
+        """The rows whose prompts and answers this row's prompt begins with, the first turn first; then the row."""
+        turns = [row]
+        earlier = self.before(row)
+        while earlier is not None:
+            turns.append(earlier)
+            earlier = self.before(earlier)
+        return turns[::-1]
 
     def own(self, row: int, length: int) -> Indexes:
         """`length` symbols for the row without its earlier turns: its blocks, then what is its own."""

@@ -12,7 +12,7 @@ from workloads.core.errors import WorkloadError
 from workloads.core.trace import Trace
 from workloads.prompts.draws import Indexes
 from workloads.prompts.ids import check_warmup
-from workloads.prompts.parts import Plan
+from workloads.prompts.parts import PromptPlan
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -54,19 +54,20 @@ class Words:
         )
 
     def _single(self, pattern: re.Pattern[str], surfaces: list[str]) -> list[str]:
-        found = (match[1] for surface in surfaces if (match := pattern.fullmatch(surface)))
-        words = list(islice(dict.fromkeys(found), _CANDIDATES))
+        matches = (pattern.fullmatch(surface) for surface in surfaces)
+        words = list(islice(dict.fromkeys(match[1] for match in matches if match), _CANDIDATES))
         alone = self.counts(words)
         thrice = self.counts([self.separator.join((word, word, word)) for word in words])
         return [
             word
-            for word, one, three in zip(words, alone, thrice, strict=True)
-            if one - self.special == 1 and three - self.special == 3
+            for word, once, three_times in zip(words, alone, thrice, strict=True)
+            if once - self.special == 1 and three_times - self.special == 3
         ]
 
     def counts(self, texts: list[str]) -> list[int]:
         """The token count of each text, with the special tokens if they were asked for."""
-        return [len(one) for one in self._tokenizer.encode_batch_fast(texts, add_special_tokens=self._add)]
+        encoded = self._tokenizer.encode_batch_fast(texts, add_special_tokens=self._add)
+        return [len(encoding) for encoding in encoded]
 
     def join(self, head: str, indexes: Indexes) -> str:
         """The head, then the words of these indexes."""
@@ -75,7 +76,7 @@ class Words:
         return f"{head}{self.separator}{tail}" if head and tail else head + tail
 
 
-class _Fit:
+class _TextFit:
     """One text on its way to `length` tokens: so many words are taken, counted, and corrected."""
 
     def __init__(self, what: str, length: int, take: int, make: Callable[[int], str]) -> None:
@@ -84,12 +85,14 @@ class _Fit:
         self.count = -1
 
     def propose(self) -> str:
+        """The text of as many words as look right; WorkloadError where that is none."""
         if self.take < 1:
             raise WorkloadError(f"{self.what}: no text of {self.length} tokens: what comes before its words takes them")
         self.text = self.make(self.take)
         return self.text
 
     def counted(self, count: int) -> bool:
+        """Hears how many tokens the text has, and whether that is what it is to have."""
         self.count = count
         self.take += self.length - count
         return count == self.length
@@ -106,7 +109,7 @@ class TextPrompts:
     def __init__(
         self, trace: Trace, seed: int, words: Words, *, blocks: Blocks | None = None, sessions: bool = False
     ) -> None:
-        self._plan = Plan(trace, seed, len(words.words), blocks=blocks, sessions=sessions)
+        self._plan = PromptPlan(trace, seed, len(words.words), blocks=blocks, sessions=sessions)
         self._words = words
 
     def text(self, row: int, after: str | None = None) -> str:
@@ -125,16 +128,21 @@ class TextPrompts:
     def warmup(self, number: int, tokens: int) -> str:
         """A warm-up prompt of `tokens` tokens whose first word begins no measured prompt."""
         check_warmup(number, tokens)
-        draws, join = self._plan.draws, self._words.join
-        make: Callable[[int], str] = lambda take: join("", draws.draw("warmup", number, take))  # noqa: E731
-        return self._fit([_Fit(f"warm-up {number}", tokens, tokens - self._words.special, make)])[0]
 
-    def _of(self, row: int, head: str, take: int) -> _Fit:
-        plan, join = self._plan, self._words.join
-        what = f"{plan.trace.name}, row {row}"
-        return _Fit(what, plan.length(row), take, lambda count: join(head, plan.own(row, count)))
+        def make(words: int) -> str:
+            return self._words.join("", self._plan.draws.draw("warmup", number, words))
 
-    def _planned(self, row: int) -> _Fit:
+        return self._fit([_TextFit(f"warm-up {number}", tokens, tokens - self._words.special, make)])[0]
+
+    def _of(self, row: int, head: str, take: int) -> _TextFit:
+        plan = self._plan
+
+        def make(words: int) -> str:
+            return self._words.join(head, plan.own(row, words))
+
+        return _TextFit(f"{plan.trace.name}, row {row}", plan.length(row), take, make)
+
+    def _planned(self, row: int) -> _TextFit:
         plan, length = self._plan, self._plan.length(row)
         earlier = plan.before(row)
         if earlier is None:
@@ -143,7 +151,7 @@ class TextPrompts:
         head = self._words.join(self._fit([self._planned(earlier)])[0], answer)
         return self._of(row, head, length - plan.length(earlier) - len(answer))
 
-    def _fit(self, fits: list[_Fit]) -> list[str]:
+    def _fit(self, fits: list[_TextFit]) -> list[str]:
         open_fits = fits
         for _ in range(_ATTEMPTS):
             counts = self._words.counts([fit.propose() for fit in open_fits])

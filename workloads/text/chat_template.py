@@ -51,32 +51,34 @@ class ChatTemplate:
         return text
 
 
-def load_template(spec: str, model: str, asked: str = "") -> ChatTemplate:
-    """The chat template beside a tokenizer's tokenizer.json (`spec` as workloads.tokenizer reads it).
+def load_template(spec: str, model: str, before: str = "") -> ChatTemplate:
+    """The chat template beside a tokenizer's tokenizer.json (`spec` as workloads.text.tokenizer reads it).
 
     chat_template.jinja goes before the config's `chat_template`, a text or a list of named ones of which `default` is
-    taken. Raises WorkloadError, one line that says what to give (after `asked`), where there is none that can be read.
+    taken. Raises WorkloadError, one line that says what to give (after `before`), where there is none that can be read.
     """
-    told = shown(spec or model, 120)
-    remedy = f"give {asked}tokenizer=FOLDER of a model that chats, or leave out template=true"
+    name = shown(spec or model, 120)
+    remedy = f"give {before}tokenizer=FOLDER of a model that chats, or leave out template=true"
     if spec == OWN_QWEN:
         raise WorkloadError(f"tokenizer=qwen is a vocabulary without a chat template: {remedy}")
-    own, config = beside(spec, model, OWN_FILE), _config(beside(spec, model, CONFIG, remedy), told, remedy)
+    own = beside(spec, model, OWN_FILE)
+    config = _config(beside(spec, model, CONFIG, remedy), name, remedy)
     file = CONFIG if own is None else OWN_FILE
     text = _named(config.get("chat_template")) if own is None else own
     if text is None:
         raise WorkloadError(
-            f"{told}: no chat template: no {OWN_FILE} beside its tokenizer.json, "
+            f"{name}: no chat template: no {OWN_FILE} beside its tokenizer.json, "
             f"and no chat_template in its {CONFIG}: {remedy}"
         )
-    tokens = {name: token for name in _SPECIAL if (token := _token(config.get(name))) is not None}
+    texts_of_tokens = {special: _token(config.get(special)) for special in _SPECIAL}
+    tokens = {special: token for special, token in texts_of_tokens.items() if token is not None}
     try:
         text = text.decode() if isinstance(text, bytes) else text
         sha = hashlib.sha256(json.dumps([text, tokens], ensure_ascii=False, sort_keys=True).encode()).hexdigest()
         compiled = _environment().from_string(text)
     except Exception as error:  # jinja2's compiler lets errors of Python's through
         raise WorkloadError(
-            f"{told}: the chat template of its {file} cannot be read ({_line(error)}): {remedy}"
+            f"{name}: the chat template of its {file} cannot be read ({_line(error)}): {remedy}"
         ) from None
     return ChatTemplate(file, sha, tokens, compiled)
 
@@ -87,20 +89,20 @@ def _line(error: Exception) -> str:
     return shown(f"line {number}: {first}" if number else first, 120)
 
 
-def _config(content: bytes | None, told: str, remedy: str) -> dict[str, Any]:
+def _config(content: bytes | None, name: str, remedy: str) -> dict[str, Any]:
     try:
-        found = json.loads(content) if content is not None else {}
+        config = json.loads(content) if content is not None else {}
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise WorkloadError(f"{told}: its {CONFIG} is no JSON object: {remedy}")
-    return found
+        config = None
+    if not isinstance(config, dict):
+        raise WorkloadError(f"{name}: its {CONFIG} is no JSON object: {remedy}")
+    return config
 
 
 def _named(given: Any) -> str | None:
     """The template of a config: its text, or of named ones the default."""
     if isinstance(given, list):
-        named = {one.get("name"): one.get("template") for one in given if isinstance(one, dict)}
+        named = {template.get("name"): template.get("template") for template in given if isinstance(template, dict)}
         given = named.get("default")
     return given if isinstance(given, str) else None
 

@@ -81,27 +81,26 @@ def fetch_files(
     from huggingface_hub import HfApi, hf_hub_download, snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    told = f"cannot load {shown(repo)}{f' at {shown(revision)}' if revision else ''} from the hub"
+    failure = f"cannot load {shown(repo)}{f' at {shown(revision)}' if revision else ''} from the hub"
     kept: tuple[Path, list[str]] | None = None
     try:
         folder = Path(snapshot_download(repo, repo_type="dataset", revision=revision, local_files_only=True))
-        found = [str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file()]
-        kept = folder, pick(found)
+        kept = folder, pick([str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()])
         if whole(kept[1]):
             return kept
     except (LocalEntryNotFoundError, WorkloadError):
         # Not in the cache, or nothing of it that is data.
         pass
     except Exception as error:
-        raise WorkloadError(f"{told} ({shown(str(error).splitlines()[0])}): {remedy}") from None
+        raise WorkloadError(f"{failure} ({shown(str(error).splitlines()[0])}): {remedy}") from None
     try:
         info = HfApi().dataset_info(repo, revision=revision, timeout=ANSWER_WITHIN_S)
-        names = pick([one.rfilename for one in info.siblings or []])
+        names = pick([file.rfilename for file in info.siblings or []])
         files = [Path(hf_hub_download(repo, name, repo_type="dataset", revision=info.sha)) for name in names]
     except WorkloadError:
         raise
     except Exception as error:
         if kept is not None:
             return kept
-        raise WorkloadError(f"{told} ({_reason(error, repo, 'dataset', 'such file')}): {remedy}") from None
+        raise WorkloadError(f"{failure} ({_reason(error, repo, 'dataset', 'such file')}): {remedy}") from None
     return files[0].parents[len(Path(names[0]).parts) - 1], names

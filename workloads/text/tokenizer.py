@@ -22,11 +22,11 @@ OWN_QWEN = "qwen"
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
-def remedy(asked: str = "") -> str:
-    """What to give where no tokenizer can be had; `asked` is what stands before the option, such as `file:PATH,`."""
+def remedy(before: str = "") -> str:
+    """What to give where no tokenizer can be had; `before` is what stands before the option, such as `file:PATH,`."""
     return (
-        f"give {asked}tokenizer=PATH (a folder with tokenizer.json), "
-        f"or {asked}tokenizer=qwen after `pip install 'schedbench[qwen]'`"
+        f"give {before}tokenizer=PATH (a folder with tokenizer.json), "
+        f"or {before}tokenizer=qwen after `pip install 'schedbench[qwen]'`"
     )
 
 
@@ -51,30 +51,30 @@ def _qwen_json() -> bytes:
     return content
 
 
-def tokenizer_json(spec: str, model: str, asked: str = "") -> bytes:
+def tokenizer_json(spec: str, model: str, before: str = "") -> bytes:
     """The content of tokenizer.json for a spec: "" (the model's), `qwen`, a file, a folder, or a hub id.
 
-    Raises WorkloadError, one line that says what to give (after `asked`), where it cannot be had.
+    Raises WorkloadError, one line that says what to give (after `before`), where it cannot be had.
     """
     if spec == OWN_QWEN:
         return _qwen_json()
     name = spec or model
-    told = shown(name, 120)
+    label = shown(name, 120)
     path = Path(os.path.expanduser(name))
     # os.path and not pathlib: a name that no file can have is no file.
     if os.path.isdir(path):
         path /= "tokenizer.json"
     if not os.path.isfile(path):
         if spec and not _HUB_ID.fullmatch(spec):
-            raise WorkloadError(f"tokenizer={told}: no such file or folder with tokenizer.json: {remedy(asked)}")
+            raise WorkloadError(f"tokenizer={label}: no such file or folder with tokenizer.json: {remedy(before)}")
         if not _HUB_ID.fullmatch(name):
-            raise WorkloadError(f"cannot load the tokenizer of {told} (neither a path nor an id): {remedy(asked)}")
-        what = f"the tokenizer of {told}"
-        path = fetch(name, "tokenizer.json", kind="model", what=what, remedy=remedy(asked))
+            raise WorkloadError(f"cannot load the tokenizer of {label} (neither a path nor an id): {remedy(before)}")
+        what = f"the tokenizer of {label}"
+        path = fetch(name, "tokenizer.json", kind="model", what=what, remedy=remedy(before))
     try:
         return path.read_bytes()
     except OSError as error:
-        raise WorkloadError(f"{shown(path)}: cannot be read: {error.strerror}: {remedy(asked)}") from None
+        raise WorkloadError(f"{shown(path)}: cannot be read: {error.strerror}: {remedy(before)}") from None
 
 
 def beside(spec: str, model: str, name: str, needed: str = "") -> bytes | None:
@@ -82,13 +82,13 @@ def beside(spec: str, model: str, name: str, needed: str = "") -> bytes | None:
 
     What the hub does not give is taken as not there, unless a remedy says that it is `needed`: then WorkloadError.
     """
-    told = spec or model
-    path = Path(os.path.expanduser(told))
+    folder_or_id = spec or model
+    path = Path(os.path.expanduser(folder_or_id))
     if os.path.isdir(path) or os.path.isfile(path):
         path = (path if os.path.isdir(path) else path.parent) / name
-    elif spec != OWN_QWEN and _HUB_ID.fullmatch(told):
+    elif spec != OWN_QWEN and _HUB_ID.fullmatch(folder_or_id):
         try:
-            path = fetch(told, name, kind="model", what=f"{name} of {shown(told, 120)}", remedy=needed)
+            path = fetch(folder_or_id, name, kind="model", what=f"{name} of {shown(folder_or_id, 120)}", remedy=needed)
         except WorkloadError:
             if needed:
                 raise
@@ -104,7 +104,7 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def build(content: bytes, name: str, asked: str = "") -> Tokenizer:
+def build(content: bytes, name: str, before: str = "") -> Tokenizer:
     """The tokenizer of a tokenizer.json, set to count everything: no truncation, no padding."""
     from tokenizers import Tokenizer
 
@@ -112,8 +112,8 @@ def build(content: bytes, name: str, asked: str = "") -> Tokenizer:
         tokenizer = Tokenizer.from_str(content.decode())
     except Exception as error:  # tokenizers raises bare Exception
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        told = f"{shown(name, 120)}: not a tokenizer.json that can be read ({shown(first, 120)})"
-        raise WorkloadError(f"{told}: {remedy(asked)}") from None
+        why = f"not a tokenizer.json that can be read ({shown(first, 120)})"
+        raise WorkloadError(f"{shown(name, 120)}: {why}: {remedy(before)}") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

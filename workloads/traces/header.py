@@ -8,7 +8,8 @@ from typing import Any
 
 from workloads.core.errors import WorkloadError
 from workloads.core.reading import brief
-from workloads.core.trace import Trace
+from workloads.core.trace import UNIT_QUESTION, Trace
+from workloads.traces.file_options import NOTHING, FileOptions
 
 VERSION = 1
 _LIFTED = ("licence", "revision", "tokenizer", "filters")
@@ -72,6 +73,18 @@ def _is_mark(mark: Any) -> bool:
     return whole and type(level) is int and level >= 1 and (start is None or type(start) in (int, float))
 
 
+def settled(where: str, header: dict[str, Any] | None, given: FileOptions) -> FileOptions:
+    """What is known of a file's times and blocks: a converted trace counts seconds and has the size of its blocks.
+
+    Raises WorkloadError where the user tells what its header tells already.
+    """
+    if header is None:
+        return given
+    if given != NOTHING:
+        raise WorkloadError(f"{where}: its header tells unit and block already: leave them out, or take out the header")
+    return FileOptions("" if UNIT_QUESTION in header["source"] else "s", header.get("block_tokens") or 0)
+
+
 def with_header(trace: Trace, header: dict[str, Any] | None, where: str) -> Trace:
     """The trace as read from a file with what its header says of where the rows come from.
 
@@ -85,13 +98,13 @@ def with_header(trace: Trace, header: dict[str, Any] | None, where: str) -> Trac
             f"{where}: the header says {header['rows']} rows, the file has {len(trace)}: "
             "is it cut off? import the trace again, or take the header out"
         )
-    told = dict(header["source"])
-    before = {key: told.pop(key) for key in ("header", "window", "filters") if key in told}
+    source_before = dict(header["source"])
+    before = {key: source_before.pop(key) for key in ("header", "window", "filters") if key in source_before}
     kept = {key: value for key, value in header.items() if key not in ("source", "block_tokens")} | before
     source = {**trace.source, "header": kept}
     if header["digest"] != trace.digest:
         notice = f"{where}: the rows are other than those its header tells of: it says nothing of them any more"
         return replace(trace, source={**source, "notices": [*source.get("notices", []), notice]})
     # The file is what was read; what it holds is what its source says.
-    own = {"kind": told.get("kind", "file"), "notices": source.get("notices", [])}
-    return replace(trace, source={**told, **source, **own})
+    own = {"kind": source_before.get("kind", "file"), "notices": source.get("notices", [])}
+    return replace(trace, source={**source_before, **source, **own})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +10,23 @@ import numpy as np
 import orjson
 
 from workloads.core import cache
-from workloads.core.blocks import Blocks, misfit
 from workloads.core.errors import WorkloadError
 from workloads.core.reading import brief, open_regular, shown
-from workloads.core.trace import Trace
+from workloads.core.trace import Floats, Ints, Trace
 from workloads.datasets.json_array import read_array
-from workloads.traces.assemble import rate_question
-from workloads.traces.header import checked, with_header
-from workloads.traces.mooncake import BLOCK_TOKENS
+from workloads.traces.columns import (
+    COLUMNS,
+    OwnColumns,
+    hint,
+    ids_of,
+    trace_of,
+    whole_number,
+)
+from workloads.traces.file_options import NOTHING, FileOptions
+from workloads.traces.header import checked
+from workloads.traces.units import LARGEST_S, UNITS
 
-MOST_TOKENS = 10**9
-# Seconds since 1970 are 1.8e9; nanoseconds in 64 bits end at 9.2e9 s.
-LARGEST_STAMP_S = 9e9
 _ONE_A_LINE = "write one object a line, without the array's brackets and commas"
-COLUMNS = ("prompt_tokens", "output_tokens", "timestamp_s", "id", "session", "turn", "out_hint", "hash_ids")
 _KNOWN = frozenset(COLUMNS)
 # Of a row of ours or of Mooncake's.
 _LENGTHS = frozenset({*COLUMNS[:2], "input_length", "output_length"})
@@ -44,65 +48,80 @@ def _is_array_of_rows(path: Path) -> bool:
     return first is not None and isinstance(first.value, dict) and not first.value.keys().isdisjoint(_LENGTHS)
 
 
-def _whole(where: str, column: str, value: Any, minimum: int) -> int:
-    if type(value) is not int:
-        raise WorkloadError(f"{where}: {column} is {brief(value)}, not a whole number of at least {minimum}")
-    if not minimum <= value <= MOST_TOKENS:
-        raise WorkloadError(f"{where}: {column} is {brief(value)}; it must be {minimum} to {MOST_TOKENS}")
-    return value
-
-
-def _checked(where: str, row: Any) -> dict[str, Any]:
-    """The row's known columns, each of the right type."""
+def _checked(where: str, row: Any, unit: str) -> dict[str, Any]:
+    """The row's known columns, each of the right type; times are of `unit`."""
     if not isinstance(row, dict):
         raise WorkloadError(f"{where}: not a JSON object{f': {_ONE_A_LINE}' if isinstance(row, list) else ''}")
-    found = {column: row[column] for column in COLUMNS if row.get(column) is not None}
+    known = {column: row[column] for column in COLUMNS if row.get(column) is not None}
     for column in ("prompt_tokens", "output_tokens"):
-        if column not in found:
+        if column not in known:
             raise WorkloadError(f"{where}: {column} is missing")
-        _whole(where, column, found[column], 1)
-    if "timestamp_s" in found:
-        stamp = found["timestamp_s"]
-        # Neither a number that is not finite nor milliseconds since 1970 pass.
-        if type(stamp) not in (int, float) or not abs(stamp) <= LARGEST_STAMP_S:
-            raise WorkloadError(
-                f"{where}: timestamp_s is {brief(stamp)}, not a number of seconds within ±{LARGEST_STAMP_S:g}"
-            )
+        whole_number(where, column, known[column], 1)
+    if "timestamp_s" in known:
+        _check_stamp(where, known["timestamp_s"], unit)
     for column in ("id", "session"):
-        if column in found and type(found[column]) not in (int, str):
-            raise WorkloadError(f"{where}: {column} is {brief(found[column])}, neither text nor a whole number")
-    if "turn" in found:
-        _whole(where, "turn", found["turn"], 0)
-        if "session" not in found:
+        if column in known and type(known[column]) not in (int, str):
+            raise WorkloadError(f"{where}: {column} is {brief(known[column])}, neither text nor a whole number")
+    if "turn" in known:
+        whole_number(where, "turn", known["turn"], 0)
+        if "session" not in known:
             raise WorkloadError(f"{where}: turn without session")
-    if "hash_ids" in found and (
-        not isinstance(found["hash_ids"], list) or any(type(one) is not int for one in found["hash_ids"])
-    ):
-        raise WorkloadError(f"{where}: hash_ids is {brief(found['hash_ids'])}, not a list of whole numbers")
-    if "out_hint" in found:
-        found["out_hint"] = hint(where, found["out_hint"])
-    return found
+    if "hash_ids" in known:
+        _check_hash_ids(where, known["hash_ids"])
+    if "out_hint" in known:
+        known["out_hint"] = hint(where, known["out_hint"])
+    return known
 
 
-def hint(where: str, value: Any) -> tuple[int, int]:
-    """The least and most output tokens that its sender expects; WorkloadError for what is no such thing."""
-    pair = value if isinstance(value, list) else [value, value]
-    if len(pair) != 2:
-        raise WorkloadError(f"{where}: out_hint is {brief(value)}, neither a number of tokens nor a pair [low, high]")
-    low, high = (_whole(where, "out_hint", one, 1) for one in pair)
-    if low > high:
-        raise WorkloadError(f"{where}: out_hint is {brief(value)}: write the lower number first")
-    return low, high
+def _check_stamp(where: str, stamp: Any, unit: str) -> None:
+    # Neither a number that is not finite nor milliseconds since 1970 pass for seconds.
+    if type(stamp) not in (int, float) or not abs(stamp) <= LARGEST_S * UNITS[unit]:
+        raise WorkloadError(
+            f"{where}: timestamp_s is {brief(stamp)}, not a number of seconds within ±{LARGEST_S:g} "
+            "(unit=ms, unit=us and unit=ns say another)"
+        )
 
 
-Rows = list[tuple[int, dict[str, Any]]]
+def _check_hash_ids(where: str, ids: Any) -> None:
+    if not isinstance(ids, list) or any(type(block) is not int for block in ids):
+        raise WorkloadError(f"{where}: hash_ids is {brief(ids)}, not a list of whole numbers")
 
 
-def _rows(path: Path) -> tuple[Rows, dict[str, None], dict[str, Any] | None]:
-    """The rows with their lines' numbers, the keys that are none of ours in their order, the header."""
-    rows: Rows = []
+@dataclass(slots=True)
+class _Lines:
+    """What the lines of a file hold: its rows with their numbers (lines from 1), the header, the keys not known."""
+
+    unit: str
+    rows: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     header: dict[str, Any] | None = None
-    unknown: dict[str, None] = {}
+    unread: dict[str, None] = field(default_factory=dict)  # in the order in which they come
+
+    def add(self, where: str, number: int, value: Any) -> None:
+        """A line's JSON value: the header where it is the first, else a row."""
+        if not self.rows and self.header is None and isinstance(value, dict) and value.keys() == {"header"}:
+            self.header = checked(where, value["header"])
+            return
+        self.rows.append((number, _checked(where, value, self.unit)))
+        if not value.keys() <= _KNOWN:
+            self.unread |= dict.fromkeys(key for key in value if key not in _KNOWN)
+
+    def columns(self, file: str) -> frozenset[str]:
+        """The columns of the first row; WorkloadError where another row has others."""
+        first_number, first_row = self.rows[0]
+        first = frozenset(first_row)
+        for number, row in self.rows:
+            odd = sorted(first.symmetric_difference(row))
+            if odd:
+                has = "has" if odd[0] in row else "lacks"
+                raise WorkloadError(
+                    f"{file}, row {number}: {has} {odd[0]}, other than row {first_number}: "
+                    "give it in every row or in none"
+                )
+        return first
+
+
+def _read(path: Path, unit: str) -> _Lines:
+    lines = _Lines(unit)
     with open_regular(path) as file:
         for number, raw in enumerate(file, 1):
             line = raw.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else raw.strip()
@@ -113,100 +132,70 @@ def _rows(path: Path) -> tuple[Rows, dict[str, None], dict[str, Any] | None]:
                 value = orjson.loads(line)
             except orjson.JSONDecodeError as error:
                 raise WorkloadError(f"{where}: not JSON ({error}): one JSON object a line") from None
-            if not rows and header is None and isinstance(value, dict) and value.keys() == {"header"}:
-                header = checked(where, value["header"])
-                continue
-            rows.append((number, _checked(where, value)))
-            if not value.keys() <= _KNOWN:
-                unknown |= dict.fromkeys(key for key in value if key not in _KNOWN)
-    return rows, unknown, header
+            lines.add(where, number, value)
+    if not lines.rows:
+        raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
+    return lines
 
 
-def _same_columns(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> frozenset[str]:
-    """The columns of the first row, which every row must have."""
-    first = frozenset(rows[0][1])
-    for number, row in rows:
-        if odd := sorted(first.symmetric_difference(row)):
-            has = "has" if odd[0] in row else "lacks"
-            raise WorkloadError(
-                f"{shown(path)}, row {number}: {has} {odd[0]}, other than row {rows[0][0]}: "
-                "give it in every row or in none"
-            )
-    return first
-
-
-def load_jsonl(path: Path) -> Trace:
+def load_jsonl(path: Path, given: FileOptions = NOTHING) -> Trace:
     """A trace of JSON lines: prompt_tokens, output_tokens, and timestamp_s, id, session, turn, out_hint, hash_ids
     where known.
 
-    Timestamps are seconds and ascend; the trace counts them from the first. Other keys are not read, and
-    source["notices"] names them. The first line may be {"header": …}, as `bench trace import` writes it.
+    Timestamps are seconds, unless another unit is `given`, and ascend; the trace counts them from the first. Other keys
+    are not read, and source["notices"] names them. The first line may be {"header": …}, as `bench trace import` writes
+    it.
     Raises WorkloadError naming file, row (line, from 1) and column.
     """
-    file_sha = cache.file_digest(path)
-    rows, unknown, header = _rows(path)
-    if not rows:
-        raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
-    columns = _same_columns(path, rows)
-    stamps = np.array([row["timestamp_s"] for _, row in rows], np.float64) if "timestamp_s" in columns else None
-    if stamps is not None and (back := np.flatnonzero(np.diff(stamps) < 0)).size:
+    file, file_sha = shown(path), cache.file_digest(path)
+    lines = _read(path, given.unit or "s")
+    rows, header, names = lines.rows, lines.header, lines.columns(file)
+    ids = ids_of(file, ((number, str(row["id"])) for number, row in rows)) if "id" in names else None
+    session, turn = _sessions(rows, header is not None) if "session" in names else (None, None)
+    columns = OwnColumns(
+        prompt_tokens=_ints(rows, "prompt_tokens"),
+        output_tokens=_ints(rows, "output_tokens"),
+        stamps=_stamps(file, rows) if "timestamp_s" in names else None,
+        session=session,
+        turn=turn,
+        ids=ids,
+        hints=_ints(rows, "out_hint") if "out_hint" in names else None,
+        hash_ids=[(number, row["hash_ids"]) for number, row in rows] if "hash_ids" in names else None,
+        unread=list(lines.unread),
+    )
+    return trace_of(path, "jsonl", file_sha, columns, header, given)
+
+
+def _ints(rows: list[tuple[int, dict[str, Any]]], column: str) -> Ints:
+    return np.array([row[column] for _, row in rows], np.int64)
+
+
+def _stamps(file: str, rows: list[tuple[int, dict[str, Any]]]) -> Floats:
+    """The timestamps as they stand there; WorkloadError where they do not ascend."""
+    stamps = np.array([row["timestamp_s"] for _, row in rows], np.float64)
+    back = np.flatnonzero(np.diff(stamps) < 0)
+    if len(back):
         number, row = rows[int(back[0]) + 1]
         raise WorkloadError(
-            f"{shown(path)}, row {number}: timestamp_s {row['timestamp_s']} is earlier than the row before it: "
+            f"{file}, row {number}: timestamp_s {row['timestamp_s']} is earlier than the row before it: "
             "sort the file by timestamp_s"
         )
-    seen: dict[str, int] = {}
-    for number, row in rows if "id" in columns else []:
-        name = str(row["id"])
-        if name in seen:
-            raise WorkloadError(
-                f"{shown(path)}, row {number}: id {brief(name)} is row {seen[name]}'s already: ids are unique"
-            )
-        seen[name] = number
-    sessions: dict[Any, int] = {}
+    return stamps
+
+
+def _sessions(rows: list[tuple[int, dict[str, Any]]], converted: bool) -> tuple[Ints, Ints]:
+    """A number for each row's session, in the order in which they come, and the row's turn: as given, else counted.
+
+    A converted trace keeps its sessions' own numbers: they are part of its digest.
+    """
+    number_of: dict[Any, int] = {}
     turns: dict[Any, int] = {}
     session, turn = [], []
-    for _, row in rows if "session" in columns else []:
+    for _, row in rows:
         key = row["session"]
-        number = sessions.setdefault(key, len(sessions))
-        # A converted trace keeps its sessions' own numbers: they are part of its digest.
-        session.append(key if header is not None and type(key) is int and abs(key) < 1 << 63 else number)
+        number = number_of.setdefault(key, len(number_of))
+        keeps = converted and type(key) is int and abs(key) < 1 << 63
+        session.append(key if keeps else number)
         turns[key] = turns.get(key, -1) + 1
         turn.append(row.get("turn", turns[key]))
-    source: dict[str, Any] = {"kind": "file", "format": "jsonl", "file": shown(path.name), "file_sha256": file_sha}
-    hints = np.array([row["out_hint"] for _, row in rows], np.int64) if "out_hint" in columns else None
-    notices = [unread_notice(source["file"], list(unknown))] if unknown else []
-    seconds = None if stamps is None else stamps - stamps[0]
-    if seconds is not None and (question := rate_question(source["file"], seconds)):
-        notices.append(question)
-    if notices:
-        source["notices"] = notices
-    trace = Trace(
-        name="file",
-        prompt_tokens=np.array([row["prompt_tokens"] for _, row in rows], np.int64),
-        output_tokens=np.array([row["output_tokens"] for _, row in rows], np.int64),
-        source=source,
-        timestamp_s=seconds,
-        session=np.array(session, np.int64) if session else None,
-        turn=np.array(turn, np.int64) if session else None,
-        ids=tuple(seen) if seen else None,
-        hint_low=None if hints is None else hints[:, 0],
-        hint_high=None if hints is None else hints[:, 1],
-        blocks=_blocks(path, rows, header) if "hash_ids" in columns else None,
-    )
-    return with_header(trace, header, shown(path))
-
-
-def _blocks(path: Path, rows: Rows, header: dict[str, Any] | None) -> Blocks:
-    tokens = (header or {}).get("block_tokens") or BLOCK_TOKENS
-    for number, row in rows:
-        if why := misfit(row["hash_ids"], row["prompt_tokens"], tokens):
-            raise WorkloadError(f"{shown(path)}, row {number}: {why}")
-    return Blocks(tuple(tuple(row["hash_ids"]) for _, row in rows), tokens)
-
-
-def unread_notice(file: str, keys: list[str]) -> str:
-    """What to say of keys or columns that are none of ours."""
-    more = f" and {len(keys) - 8} more" if len(keys) > 8 else ""
-    listed = ", ".join(map(brief, keys[:8]))
-    return f"{file}: keys that are not read: {listed}{more} (known are {', '.join(COLUMNS)})"
+    return np.array(session, np.int64), np.array(turn, np.int64)

@@ -9,23 +9,55 @@ from typing import Any
 import numpy as np
 
 from workloads.core import cache
-from workloads.core.blocks import Blocks, misfit
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import brief, open_regular, shown
-from workloads.core.trace import Trace
-from workloads.traces.assemble import rate_question, turns_of
-from workloads.traces.header import checked, with_header
-from workloads.traces.jsonl import COLUMNS, LARGEST_STAMP_S, MOST_TOKENS, hint, unread_notice
-from workloads.traces.mooncake import BLOCK_TOKENS
+from workloads.core.reading import open_regular, shown
+from workloads.core.trace import Floats, Ints, Trace
+from workloads.traces.assemble import turn_numbers
+from workloads.traces.columns import (
+    COLUMNS,
+    MOST_TOKENS,
+    OwnColumns,
+    hint,
+    ids_of,
+    trace_of,
+)
+from workloads.traces.file_options import NOTHING, FileOptions
+from workloads.traces.header import checked
+from workloads.traces.units import LARGEST_S, UNITS
 
 METADATA = b"schedbench"
 
 
-def load_parquet(path: Path) -> Trace:
+def load_parquet(path: Path, given: FileOptions = NOTHING) -> Trace:
     """A trace of parquet columns: prompt_tokens and output_tokens, and where known the others of our format.
 
     Rules are those of our JSON lines. Raises WorkloadError naming file, row (from 1) and column.
     """
+    name, table = shown(path), _read(path)
+    metadata = (table.schema.metadata or {}).get(METADATA)
+    header = None if metadata is None else checked(name, _json(name, metadata))
+    values = _columns(name, table)
+    file_sha = cache.file_digest(path)
+    session = _session(name, values["session"], header is not None) if "session" in values else None
+    turn = None if session is None else turn_numbers(session)
+    if "turn" in values:
+        turn = _whole(name, values, "turn", 0)
+    columns = OwnColumns(
+        prompt_tokens=_whole(name, values, "prompt_tokens", 1),
+        hints=_hints(name, values["out_hint"]) if "out_hint" in values else None,
+        output_tokens=_whole(name, values, "output_tokens", 1),
+        stamps=_stamps(name, values["timestamp_s"], given.unit or "s") if "timestamp_s" in values else None,
+        session=session,
+        turn=turn,
+        ids=_ids(name, values["id"]) if "id" in values else None,
+        hash_ids=_hash_ids(name, values["hash_ids"]) if "hash_ids" in values else None,
+        unread=[column for column in table.column_names if column not in COLUMNS],
+    )
+    return trace_of(path, "parquet", file_sha, columns, header, given)
+
+
+def _read(path: Path) -> Any:
+    """The file's table; WorkloadError where it cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -38,54 +70,31 @@ def load_parquet(path: Path) -> Trace:
         raise WorkloadError(
             f"{name}: not parquet that can be read ({shown(first, 120)}): is it cut off? fetch it again"
         ) from None
-    metadata = (table.schema.metadata or {}).get(METADATA)
-    header = None if metadata is None else checked(name, _json(name, metadata))
+    return table
+
+
+def _columns(name: str, table: Any) -> dict[str, Any]:
+    """Our columns of a table by name, whole; one of nothing but nulls is one that is not there.
+
+    WorkloadError where a length is not there, no row is, a value is missing, or a turn has no session.
+    """
     for column in ("prompt_tokens", "output_tokens"):
         if column not in table.column_names:
-            found = shown(", ".join(table.column_names), 200)
-            raise WorkloadError(f"{name}: no column {column}: found {found}: rename the columns")
+            listed = shown(", ".join(table.column_names), 200)
+            raise WorkloadError(f"{name}: no column {column}: found {listed}: rename the columns")
     if not table.num_rows:
         raise WorkloadError(f"{name} has no row: nothing to replay")
-    columns = {column: table.column(column).combine_chunks() for column in COLUMNS if column in table.column_names}
-    # A column of nothing but nulls is one that is not there.
-    columns = {column: values for column, values in columns.items() if values.null_count < len(values)}
+    all_columns = {column: table.column(column).combine_chunks() for column in COLUMNS if column in table.column_names}
+    columns = {column: values for column, values in all_columns.items() if values.null_count < len(values)}
     for column in ("prompt_tokens", "output_tokens"):
-        columns.setdefault(column, table.column(column).combine_chunks())
+        columns.setdefault(column, all_columns[column])
     for column, values in columns.items():
         if values.null_count:
             row = values.is_null().index(True).as_py()
             raise WorkloadError(f"{name}, row {row + 1}: {column} is missing: give it in every row or in none")
     if "turn" in columns and "session" not in columns:
         raise WorkloadError(f"{name}: turn without session: give both")
-    source: dict[str, Any] = {
-        "kind": "file",
-        "format": "parquet",
-        "file": shown(path.name),
-        "file_sha256": cache.file_digest(path),
-    }
-    if unread := [column for column in table.column_names if column not in COLUMNS]:
-        source["notices"] = [unread_notice(source["file"], unread)]
-    seconds = _seconds(name, columns["timestamp_s"]) if "timestamp_s" in columns else None
-    if seconds is not None and (question := rate_question(source["file"], seconds)):
-        source.setdefault("notices", []).append(question)
-    prompt = _whole(name, columns, "prompt_tokens", 1)
-    session = _session(name, columns["session"], header is not None) if "session" in columns else None
-    turn = _whole(name, columns, "turn", 0) if "turn" in columns else None
-    hints = _hints(name, columns["out_hint"]) if "out_hint" in columns else None
-    trace = Trace(
-        name="file",
-        prompt_tokens=prompt,
-        output_tokens=_whole(name, columns, "output_tokens", 1),
-        source=source,
-        timestamp_s=seconds,
-        session=session,
-        turn=turns_of(session) if session is not None and turn is None else turn,
-        ids=_ids(name, columns["id"]) if "id" in columns else None,
-        hint_low=None if hints is None else hints[:, 0],
-        hint_high=None if hints is None else hints[:, 1],
-        blocks=_blocks(name, columns["hash_ids"], prompt, header) if "hash_ids" in columns else None,
-    )
-    return with_header(trace, header, name)
+    return columns
 
 
 def _json(name: str, metadata: bytes) -> Any:
@@ -95,7 +104,7 @@ def _json(name: str, metadata: bytes) -> Any:
         raise WorkloadError(f"{name}: its header is not JSON: import the trace again") from None
 
 
-def _whole(name: str, columns: dict[str, Any], column: str, least: int) -> Any:
+def _whole(name: str, columns: dict[str, Any], column: str, least: int) -> Ints:
     import pyarrow as pa
 
     if not pa.types.is_integer(columns[column].type):
@@ -103,18 +112,18 @@ def _whole(name: str, columns: dict[str, Any], column: str, least: int) -> Any:
     values = np.asarray(columns[column])
     odd = np.flatnonzero((values < least) | (values > MOST_TOKENS))
     if len(odd):
-        told = f"{column} is {values[odd[0]]}; it must be {least} to {MOST_TOKENS}"
-        raise WorkloadError(f"{name}, row {odd[0] + 1}: {told}")
+        why = f"{column} is {values[odd[0]]}; it must be {least} to {MOST_TOKENS}"
+        raise WorkloadError(f"{name}, row {odd[0] + 1}: {why}")
     return values.astype(np.int64)
 
 
-def _hints(name: str, values: Any) -> Any:
+def _hints(name: str, values: Any) -> Ints:
     """A row [low, high] a request, of a column of numbers or of such pairs."""
     import pyarrow as pa
 
     kind = values.type
     if pa.types.is_integer(kind):
-        pairs = [[one, one] for one in values.to_pylist()]
+        pairs = [[tokens, tokens] for tokens in values.to_pylist()]
     elif pa.types.is_nested(kind) and kind.num_fields == 1 and pa.types.is_integer(kind.field(0).type):
         pairs = values.to_pylist()
     else:
@@ -122,63 +131,52 @@ def _hints(name: str, values: Any) -> Any:
     return np.array([hint(f"{name}, row {row}", pair) for row, pair in enumerate(pairs, 1)], np.int64)
 
 
-def _seconds(name: str, values: Any) -> Any:
+def _stamps(name: str, values: Any, unit: str) -> Floats:
+    """The timestamps as they stand there; WorkloadError where they are no times of `unit` or do not ascend."""
     import pyarrow as pa
 
     if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
         raise WorkloadError(f"{name}: timestamp_s is a column of {values.type}, not of seconds as numbers: convert it")
     stamps = np.asarray(values.cast(pa.float64(), safe=False))
-    odd = np.flatnonzero(~(np.abs(stamps) <= LARGEST_STAMP_S))
+    odd = np.flatnonzero(~(np.abs(stamps) <= LARGEST_S * UNITS[unit]))
     if len(odd):
-        told = f"timestamp_s is {stamps[odd[0]]}, not a number of seconds within ±{LARGEST_STAMP_S:g}"
-        raise WorkloadError(f"{name}, row {odd[0] + 1}: {told}")
+        why = f"timestamp_s is {stamps[odd[0]]}, not a number of seconds within ±{LARGEST_S:g} (unit=ms says another)"
+        raise WorkloadError(f"{name}, row {odd[0] + 1}: {why}")
     back = np.flatnonzero(np.diff(stamps) < 0)
     if len(back):
         raise WorkloadError(
             f"{name}, row {back[0] + 2}: timestamp_s {stamps[back[0] + 1]} is earlier than the row before it: "
             "sort the file by timestamp_s"
         )
-    return stamps - stamps[0]
+    return stamps
 
 
-def _session(name: str, values: Any, ours: bool) -> Any:
+def _check_text_or_whole(name: str, column: str, kind: Any) -> None:
+    import pyarrow as pa
+
+    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise WorkloadError(f"{name}: {column} is a column of {kind}, neither text nor whole numbers: convert it")
+
+
+def _session(name: str, values: Any, ours: bool) -> Ints:
     """A number a session in the order in which they come; a file of ours has such numbers already."""
     import pyarrow as pa
 
-    kind = values.type
-    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise WorkloadError(f"{name}: session is a column of {kind}, neither text nor whole numbers: convert it")
-    if ours and pa.types.is_int64(kind):
+    _check_text_or_whole(name, "session", values.type)
+    if ours and pa.types.is_int64(values.type):
         return np.asarray(values)
     return np.asarray(values.dictionary_encode().indices).astype(np.int64)
 
 
 def _ids(name: str, values: Any) -> tuple[str, ...]:
-    import pyarrow as pa
-
-    kind = values.type
-    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise WorkloadError(f"{name}: id is a column of {kind}, neither text nor whole numbers: convert it")
-    ids = tuple(map(str, values.to_pylist()))
-    if len(set(ids)) < len(ids):
-        seen: dict[str, int] = {}
-        for row, one in enumerate(ids, 1):
-            if one in seen:
-                raise WorkloadError(f"{name}, row {row}: id {brief(one)} is row {seen[one]}'s already: ids are unique")
-            seen[one] = row
-    return ids
+    _check_text_or_whole(name, "id", values.type)
+    return ids_of(name, enumerate(map(str, values.to_pylist()), 1))
 
 
-def _blocks(name: str, values: Any, prompt: Any, header: dict[str, Any] | None) -> Blocks:
+def _hash_ids(name: str, values: Any) -> list[tuple[int, list[Any]]]:
     import pyarrow as pa
 
     kind = values.type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_integer(kind.value_type):
         raise WorkloadError(f"{name}: hash_ids is a column of {kind}, not of lists of whole numbers: convert it")
-    tokens = (header or {}).get("block_tokens") or BLOCK_TOKENS
-    ids = tuple(tuple(one) for one in values.to_pylist())
-    for row, (one, length) in enumerate(zip(ids, prompt.tolist(), strict=True), 1):
-        why = "a hash_id is missing" if None in one else misfit(one, length, tokens)
-        if why:
-            raise WorkloadError(f"{name}, row {row}: {why}")
-    return Blocks(ids, tokens)
+    return list(enumerate(values.to_pylist(), 1))

@@ -59,14 +59,14 @@ def _into(out: Path) -> Iterator[BinaryIO]:
 
 def columns_of(trace: Trace) -> dict[str, Any]:
     """The columns that the trace has, as lists, by the names of our format."""
-    found: dict[str, Any] = {
+    arrays: dict[str, Any] = {
         "prompt_tokens": trace.prompt_tokens,
         "output_tokens": trace.output_tokens,
         "timestamp_s": trace.timestamp_s,
         "session": trace.session,
         "turn": trace.turn,
     }
-    columns = {name: values.tolist() for name, values in found.items() if values is not None}
+    columns = {name: values.tolist() for name, values in arrays.items() if values is not None}
     if trace.ids is not None:
         columns["id"] = list(trace.ids)
     if trace.hint_low is not None and trace.hint_high is not None:
@@ -82,8 +82,9 @@ def _write_lines(trace: Trace, file: BinaryIO) -> None:
     columns = columns_of(trace)
     names, lists = list(columns), list(columns.values())
     for start in range(0, len(trace), _ROWS):
-        rows = zip(*(one[start : start + _ROWS] for one in lists), strict=True)
-        file.write(b"".join(orjson.dumps(dict(zip(names, row, strict=True))) + b"\n" for row in rows))
+        rows = zip(*(values[start : start + _ROWS] for values in lists), strict=True)
+        objects = (dict(zip(names, row, strict=True)) for row in rows)
+        file.write(b"".join(orjson.dumps(value) + b"\n" for value in objects))
 
 
 def _write_parquet(trace: Trace, file: BinaryIO) -> None:

@@ -61,13 +61,13 @@ class Plugin:
     def config(self) -> str:
         """The JSON for `--additional-config`."""
         name, options = read_policy(self.policy)
-        told: dict[str, Any] = {
+        policy: dict[str, Any] = {
             "name": name,
             "options": options,
             "costs": None if self.costs is None else dataclasses.asdict(self.costs),
             "step_log": str(self.step_log),
         }
-        return json.dumps({"bench_policy": told})
+        return json.dumps({"bench_policy": policy})
 
 
 def read_engine_args(text: str) -> str:
@@ -85,7 +85,7 @@ def read_engine_args(text: str) -> str:
         if flag in _SECRET:
             raise UserError(f"--engine-args: leave out {flag}: {_SECRET[flag]}")
         # vLLM takes a flag's beginning for the flag.
-        ours = next((one for one in _OURS if len(flag) > 4 and one.startswith(flag)), None)
+        ours = next((known for known in _OURS if len(flag) > 4 and known.startswith(flag)), None)
         if ours:
             raise UserError(f"--engine-args: leave out {ours}: bench decides it by {_OURS[ours]}")
     return shlex.join(words)
@@ -113,6 +113,7 @@ def command(
     words += ["--max-num-seqs", str(spec.slots), "--max-num-batched-tokens", str(spec.token_budget)]
     words += ["--max-model-len", str(spec.max_model_len), "--block-size", str(spec.block_size)]
     words += ["--no-enable-prefix-caching" if spec.prefix_caching is None else "--enable-prefix-caching"]
+    words += ["--tensor-parallel-size", str(spec.tp)] if spec.tp > 1 else []
     # A line a request would be written while it is measured.
     words += ["--disable-uvicorn-access-log"]
     if spec.kv_tokens is not None:

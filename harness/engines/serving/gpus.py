@@ -28,11 +28,13 @@ def cards() -> tuple[Card, ...]:
     """The GPUs of this machine; none where there is no `nvidia-smi` that answers."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    rows = [[part.strip() for part in line.split(",")] for line in done.stdout.splitlines()]
-    return tuple(Card(*row) for row in rows if len(row) == 3) if done.returncode == 0 else ()
+    if answer.returncode != 0:
+        return ()
+    rows = [[cell.strip() for cell in line.split(",")] for line in answer.stdout.splitlines()]
+    return tuple(Card(*row) for row in rows if len(row) == 3)
 
 
 def is_cpu(gpu: str) -> bool:
@@ -43,24 +45,25 @@ def is_cpu(gpu: str) -> bool:
     return any(name.lower() == CPU or name.lower().startswith((f"{CPU}-", f"{CPU} ", f"{CPU}.")) for name in names)
 
 
-def is_here(gpu: str, found: tuple[Card, ...]) -> bool:
-    """Whether a GPU named as in `--gpu` (a profile's name, an alias, a profile file) is among the cards.
+def is_here(gpu: str, present: tuple[Card, ...]) -> bool:
+    """Whether a GPU named as in `--gpu` (a profile's name, an alias, a profile file) is among the cards present.
 
     A name counts where whole words of a card's name make it: `h100` is an `NVIDIA H100 PCIe`, `l40` no `L40S`.
     """
     names = {gpu}
     # A card that no profile knows can be measured all the same.
     with contextlib.suppress(UserError):
-        known = load_gpu(gpu)
-        names = {known.name, known.label, *known.aliases}
-    keys = {"".join(_words(name)) for name in names}
-    for card in found:
-        words = _words(card.name)
-        slices = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
-        if keys & slices:
-            return True
-    return False
+        profile = load_gpu(gpu)
+        names = {profile.name, profile.label, *profile.aliases}
+    asked = {"".join(_words(name)) for name in names}
+    return any(asked & _runs_of_words(_words(card.name)) for card in present)
+
+
+def _runs_of_words(words: list[str]) -> set[str]:
+    """Every run of words that stand side by side, joined."""
+    return {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
 
 
 def _words(name: str) -> list[str]:
+    """The words of a GPU's name in small letters, its maker left out."""
     return [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word not in ("", "nvidia", "geforce")]

@@ -29,8 +29,8 @@ def main() -> int:
     # A process of the engine whose parent has died comes to us and not to init, so that it is found.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     # Of Ctrl-C and a hang-up bench decides what they mean.
-    for one in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(one, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     me = os.getpid()
     engine = subprocess.Popen(
         command,
@@ -58,8 +58,8 @@ def _before(guardian: int) -> None:
     """In the engine's process, before it becomes the engine: die with the guardian, take signals as usual."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _yield_to_client()
-    for one in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(one, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     if os.getppid() != guardian:
         os._exit(1)
 
@@ -100,13 +100,13 @@ def _end_all(engine: subprocess.Popen[bytes]) -> None:
 
 def _children() -> list[int]:
     """Processes whose parent we are; the kernel's own list of them is not in every kernel."""
-    me, found = str(os.getpid()), []
+    me, children = str(os.getpid()), []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
         # A process may end while it is looked at. Its name, in brackets, may hold anything.
         with contextlib.suppress(OSError, IndexError), open(f"/proc/{name}/stat") as file:
             if file.read().rpartition(")")[2].split()[1] == me:
-                found.append(int(name))
-    return found
+                children.append(int(name))
+    return children
 
 
 def _prctl(option: int, value: int) -> None:

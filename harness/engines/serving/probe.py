@@ -9,12 +9,12 @@ import ssl
 import threading
 import time
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
 from harness.core.errors import UserError
+from harness.core.text import shown
 from harness.drive.endpoint import Endpoint
 
 _TIMEOUT_S = 5.0
@@ -24,7 +24,7 @@ _POLL_S = 0.2
 def get(endpoint: Endpoint, path: str, timeout_s: float = _TIMEOUT_S) -> tuple[int, bytes]:
     """Status and body of a GET on the endpoint, past any proxy; OSError where nothing answers."""
     base = urlsplit(endpoint.url).path.rstrip("/").removesuffix("/v1")
-    headers = dict(endpoint.headers) | ({"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {})
+    headers = endpoint.added()
     context = endpoint.context()
     connection = (
         http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout_s)
@@ -77,7 +77,7 @@ def models_of(endpoint: Endpoint) -> list[str]:
         status, body = get(endpoint, "/v1/models")
         why = f"it answers {status}" if status != 200 else "its answer lists none"
         if status == 200:
-            names = [str(one["id"]) for one in json.loads(body)["data"]]
+            names = [str(card["id"]) for card in json.loads(body)["data"]]
     except OSError as error:
         status, why = 0, str(error.strerror or error)
     except (ValueError, KeyError, TypeError):
@@ -91,7 +91,7 @@ def models_of(endpoint: Endpoint) -> list[str]:
     for name in names:
         if not name.isprintable():
             raise UserError(
-                f"--url {endpoint.url}: /v1/models names {name[:60]!a}: give --model with a name of one line"
+                f"--url {endpoint.url}: /v1/models names {shown(name)}: give --model with a name of one line"
             )
     return names
 
@@ -132,16 +132,17 @@ class Scraper:
             self._scrape(None)
 
     def _scrape(self, name: str | None) -> bool:
+        """Asks once and keeps the samples, and under `name` the whole page; whether both could be had."""
         try:
             status, body = get(self._endpoint, "/metrics")
         except OSError:
             return False
         if status != 200:
             return False
-        line = {"t_s": round(time.monotonic() - self._start, 6), "samples": samples_of(body.decode(errors="replace"))}
+        scrape = {"t_s": round(time.monotonic() - self._start, 6), "samples": samples_of(body.decode(errors="replace"))}
         try:
             with (self._directory / "metrics.jsonl").open("ab") as file:
-                file.write(orjson.dumps(line) + b"\n")
+                file.write(orjson.dumps(scrape, option=orjson.OPT_APPEND_NEWLINE))
             if name is not None:
                 (self._directory / name).write_bytes(body)
         except OSError:
@@ -164,10 +165,10 @@ def samples_of(text: str) -> dict[str, float]:
     return samples
 
 
-def engine_of(endpoint: Endpoint) -> dict[str, Any]:
-    """What the server says it is: its version, where it tells one."""
+def version_of(endpoint: Endpoint) -> str | None:
+    """The version that the server says it is of; None where it tells none."""
     try:
         status, body = get(endpoint, "/version")
-        return {"version": str(json.loads(body)["version"])} if status == 200 else {}
+        return str(json.loads(body)["version"]) if status == 200 else None
     except (OSError, ValueError, KeyError, TypeError):
-        return {}
+        return None

@@ -12,7 +12,7 @@ from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.drive.endpoint import Endpoint
 from harness.engines.serving.command import SCHEDULER
-from harness.engines.serving.probe import get
+from harness.engines.serving.probe import get, version_of
 from harness.runs.step_log import ENGINE_LOG, read_step_log
 
 _SCHEDULER_SETTINGS = (
@@ -28,44 +28,45 @@ _SCHEDULER_SETTINGS = (
 _CACHE_SETTINGS = ("block_size", "num_gpu_blocks", "enable_prefix_caching", "gpu_memory_utilization", "cache_dtype")
 
 
-def told_by(endpoint: Endpoint, step_log: Path | None) -> dict[str, Any]:
-    """What a server says: `version`, and where it tells them `scheduler`, `cache` and `model` settings.
+def server_settings(endpoint: Endpoint, step_log: Path | None) -> dict[str, Any]:
+    """What a server says: its `version`, and where it tells them the settings of `scheduler`, `cache` and `model`.
 
     `steps` is the header of the log that our scheduler writes, empty where there is none that can be read.
     """
-    told: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        told["version"] = str(orjson.loads(get(endpoint, "/version")[1])["version"])
+    settings: dict[str, Any] = {}
+    version = version_of(endpoint)
+    if version is not None:
+        settings["version"] = version
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         # It collects facts of the machine as well, which takes seconds.
         status, body = get(endpoint, "/server_info?config_format=json", 120.0)
         config = orjson.loads(body)["vllm_config"] if status == 200 else {}
-        told |= {name: dict(config[f"{name}_config"]) for name in ("scheduler", "cache", "model")}
+        settings |= {name: dict(config[f"{name}_config"]) for name in ("scheduler", "cache", "model")}
     with contextlib.suppress(UserError):
-        told["steps"] = {} if step_log is None else read_step_log(step_log, 0).header
-    return told
+        settings["steps"] = {} if step_log is None else read_step_log(step_log, 0).header
+    return settings
 
 
-def read_back(told: dict[str, Any]) -> dict[str, Any]:
+def read_back(settings: dict[str, Any]) -> dict[str, Any]:
     """What a server says of itself as provenance: version, async mode, KV tokens, and the settings that matter."""
-    scheduler, cache = told.get("scheduler", {}), told.get("cache", {})
-    version = {"engine_version": told["version"]} if "version" in told else {}
+    scheduler, cache = settings.get("scheduler", {}), settings.get("cache", {})
+    version = {"engine_version": settings["version"]} if "version" in settings else {}
     return version | {
         "async_scheduling": scheduler.get("async_scheduling"),
         "kv_cache_tokens": cache.get("kv_cache_size_tokens"),
         "engine_settings": {
             **{name: scheduler.get(name) for name in _SCHEDULER_SETTINGS},
             **{name: cache.get(name) for name in _CACHE_SETTINGS},
-            "dtype": told.get("model", {}).get("dtype"),
+            "dtype": settings.get("model", {}).get("dtype"),
         },
     }
 
 
-def other_than_asked(told: dict[str, Any], spec: RunSpec, version: str, own_scheduler: bool) -> str | None:
+def other_than_asked(settings: dict[str, Any], spec: RunSpec, version: str, own_scheduler: bool) -> str | None:
     """How a server differs from what was asked for; what it does not tell is not held against it."""
-    scheduler, cache, model, steps = (told.get(name, {}) for name in ("scheduler", "cache", "model", "steps"))
+    scheduler, cache, model, steps = (settings.get(name, {}) for name in ("scheduler", "cache", "model", "steps"))
     asked: list[tuple[str, Any, Any]] = [
-        ("version", version.partition("+")[0], told.get("version", "").partition("+")[0]),
+        ("version", version.partition("+")[0], settings.get("version", "").partition("+")[0]),
         ("max_num_seqs", spec.slots, scheduler.get("max_num_seqs")),
         ("max_num_batched_tokens", spec.token_budget, scheduler.get("max_num_batched_tokens")),
         ("watermark", spec.watermark, scheduler.get("watermark")),

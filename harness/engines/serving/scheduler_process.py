@@ -14,7 +14,9 @@ from typing import IO, Any
 
 import orjson
 
+from harness.core.text import spelled
 from harness.engines.serving.command import environment
+from harness.engines.serving.failures import end_of, last_lines
 from harness.engines.serving.server import plugin_path
 
 MODULE = "policies.vllm_emulated"
@@ -39,7 +41,7 @@ class SchedulerProcess:
         self.python = python
         self.version = ""  # of vLLM, once it is ready
         self._process: subprocess.Popen[bytes] | None = None
-        self._said: IO[bytes] | None = None  # what vLLM logs
+        self._log: IO[bytes] | None = None  # what vLLM says
 
     def ready(self, stopped: Callable[[], bool], waits: Callable[[float], None]) -> bool:
         """Starts it unless it runs; False where `stopped` said so before it was ready. `waits` gets the seconds waited.
@@ -50,13 +52,13 @@ class SchedulerProcess:
             return True
         self.close()
         path = plugin_path()
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         try:
             self._process = subprocess.Popen(
                 [str(self.python), "-m", MODULE],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._said,
+                stderr=self._log,
                 env=environment(path, os.environ),
                 # `python -m` puts its directory on the path: there must be nothing else to import in it.
                 cwd=path,
@@ -84,7 +86,7 @@ class SchedulerProcess:
         assert process is not None
         assert process.stdin is not None
         try:
-            process.stdin.write(orjson.dumps(value) + b"\n")
+            process.stdin.write(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE))
             process.stdin.flush()
         except OSError:
             raise self._died() from None
@@ -116,23 +118,21 @@ class SchedulerProcess:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        if self._said is not None:
-            self._said.close()
-            self._said = None
+        if self._log is not None:
+            self._log.close()
+            self._log = None
 
     def _died(self) -> ProcessDied:
-        process, said = self._process, self._said
+        """How the process ended, and the last that it said."""
+        process, log = self._process, self._log
         assert process is not None
-        assert said is not None
+        assert log is not None
         try:
             code = process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
-        size = said.seek(0, os.SEEK_END)
-        said.seek(max(0, size - 10_000))
-        lines = [line for line in said.read().decode(errors="replace").splitlines() if line.strip()]
+        lines = last_lines(end_of(log))
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return ProcessDied(
-            f"vLLM's scheduler process ended ({how}): {lines[-1].strip()[:300] if lines else 'it says nothing'}"
-        )
+        said = spelled(lines[-1].strip()) if lines else "it says nothing"
+        return ProcessDied(f"vLLM's scheduler process ended ({how}): {said}")

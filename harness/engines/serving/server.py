@@ -30,9 +30,9 @@ _POLICIES = Path(__file__).parents[3] / "policies"
 
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody listens on just now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def plugin_path() -> Path:
@@ -57,7 +57,7 @@ class Server:
         self.log = log
         self._unhealthy: str | None = None
         self._ended = threading.Event()
-        self._watch = threading.Thread(target=self._look, name="health", daemon=True)
+        self._watch = threading.Thread(target=self._watch_health, name="health", daemon=True)
         with log.open("ab") as file:
             # Held by every process of the engine: while one lives, `bench recover` knows that the run goes on.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,7 +132,7 @@ class Server:
         if self._watch.ident is not None:
             self._watch.join()
 
-    def _look(self) -> None:
+    def _watch_health(self) -> None:
         """Asks after its health; an engine that has died under a server that answers says 503."""
         while not self._ended.wait(_HEALTH_EVERY_S):
             with contextlib.suppress(OSError):

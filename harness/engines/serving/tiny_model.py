@@ -49,16 +49,16 @@ def make_tiny_model(directory: Path) -> bool:
     files["tokenizer.json"] = _tokenizer()
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        there = {path.name: path.read_text("utf-8") for path in directory.iterdir() if path.is_file()}
-        others = sorted(name for name in there if there[name] != files.get(name))
+        present = {path.name: path.read_text("utf-8") for path in directory.iterdir() if path.is_file()}
+        others = sorted(name for name in present if present[name] != files.get(name))
         if others:
             raise UserError(f"{directory}: holds {others[0]} of something else: name a new or an empty directory")
-        for name in files.keys() - there.keys():
+        for name in files.keys() - present.keys():
             (directory / name).write_text(files[name], "utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "files of something else are there"
         raise UserError(f"{directory}: cannot make a model there ({why}): name another directory") from None
-    return bool(files.keys() - there.keys())
+    return bool(files.keys() - present.keys())
 
 
 def _settings() -> dict[str, dict[str, object]]:

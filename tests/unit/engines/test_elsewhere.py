@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from harness.engines.serving.other_load import Elsewhere
+from harness.engines.serving.other_load import OtherLoad
 
 
 def kernel(proc: Path, cpu: str, processes: dict[int, tuple[str, int, int, int]]) -> None:
@@ -27,19 +27,19 @@ def test_the_tree_and_the_group_are_the_runs_own_and_the_rest_is_elsewhere(tmp_p
         900003: ("other", 1, 7, 500),
     }
     kernel(proc, "1000 0 0 9000 0 0 0 0", first)
-    elsewhere = Elsewhere(900001, proc)
+    other_load = OtherLoad(900001, proc)
     later = {pid: (name, parent, group, ticks + 30) for pid, (name, parent, group, ticks) in first.items()}
     # 400 ticks passed: 120 busy, 10 stolen, of which the run's own three processes had 90.
     kernel(proc, "1110 0 0 9280 0 0 0 10", later)
-    assert elsewhere.share() == (110 + 10 - 90) / 400
+    assert other_load.share() == (110 + 10 - 90) / 400
 
 
 def test_what_the_kernel_does_not_tell_is_unknown(tmp_path: Path) -> None:
-    assert Elsewhere(1, tmp_path / "nothing").share() is None
+    assert OtherLoad(1, tmp_path / "nothing").share() is None
 
 
 def test_this_machine_tells() -> None:
-    elsewhere = Elsewhere(os.getpgid(0))
+    other_load = OtherLoad(os.getpgid(0))
     sum(i * i for i in range(3_000_000))
-    share = elsewhere.share()
+    share = other_load.share()
     assert share is None or 0 <= share <= 1

@@ -11,12 +11,14 @@ import pytest
 from harness.runs.step_log import read_step_log
 from policies.core import STEP_COLUMNS, PolicyState
 from policies.plugin.step_log import ABORT, ARRIVAL, PREEMPTION, StepLog
-from policies.plugin.step_rows import Chunk, StepRows
+from policies.plugin.step_rows import PrefillChunk, StepRows
 
 EB, MB = PolicyState(mode="EB"), PolicyState(mode="MB")
 
 
-def chunk(name: str, tokens: int, computed: int, prompt: int, partly: bool = False, preemptions: int = 0) -> Chunk:
+def chunk(
+    name: str, tokens: int, computed: int, prompt: int, partly: bool = False, preemptions: int = 0
+) -> PrefillChunk:
     return name, tokens, computed, partly, prompt, 0 if partly else 1, 9, preemptions
 
 
@@ -95,7 +97,7 @@ def test_without_a_log_the_rows_go_nowhere() -> None:
     rows.calls.extend(calls_of_a_run(rows))
     rows.catch_up()
     assert not rows.calls
-    assert rows.progress.generated() == []
+    assert rows.progress.num_output_tokens() == []
 
 
 def test_a_call_that_fails_in_the_logs_thread_is_a_fault(tmp_path: Path) -> None:

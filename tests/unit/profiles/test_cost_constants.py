@@ -63,10 +63,10 @@ def test_an_intercept_below_the_hosts_time_is_held_there_and_said() -> None:
     t = [cost.seconds(n, n * n / 2, 0, 0, 0) - cost.host_s for n in PREFILL_TOKENS]
     best = sum(n * s for n, s in zip(PREFILL_TOKENS, t, strict=True)) / sum(n * n for n in PREFILL_TOKENS)
     assert line.beta_s == pytest.approx(best, rel=1e-9)
-    (note,) = load_pair("a100", "Qwen3-8B").policy_notes
+    (note,) = load_pair("a100", "Qwen3-8B").policy_notes()
     assert "-0.86 ms" in note
     assert "2.5 ms" in note
-    assert load_pair("l40s", "Qwen3-8B").policy_notes == ()
+    assert load_pair("l40s", "Qwen3-8B").policy_notes() == ()
 
 
 def test_mixed_constants_give_back_the_mixed_steps() -> None:

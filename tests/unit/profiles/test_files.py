@@ -155,7 +155,7 @@ def test_no_figure_is_too_absurd_for_one_line(tmp_path: Path, text: str, value: 
         try:
             pair = load_pair(path, "Qwen3-8B")
             pair.policy_constants(500, 300, 14336)
-            assert all(len(note) < 250 for note in pair.policy_notes)
+            assert all(len(note) < 250 for note in pair.policy_notes())
         except UserError as error:
             told = str(error)
         assert not told or told.isprintable()
@@ -171,7 +171,7 @@ def test_figures_at_their_bounds_reckon_without_a_warning(tmp_path: Path, figure
     for value in (low, high):
         changed = re.sub(r"value = [^,]+", f"value = {value:g}", line)
         pair = load_pair(write(tmp_path, L40S.replace(line, changed)), "Qwen3-8B")
-        assert all(len(note) < 250 for note in pair.policy_notes)
+        assert all(len(note) < 250 for note in pair.policy_notes())
         with contextlib.suppress(UserError):
             pair.policy_constants(500, 300, 14336)
 

@@ -14,7 +14,7 @@ from harness.profiles.files import FOLDER, gpu_names, load_gpu, load_model, mode
 from harness.profiles.pair import load_pair
 from tests.support.places import SHARED
 
-GPUS = ("a100", "b300", "h100", "h200", "l40s", "rtxpro6000")
+GPUS = ("a100", "b200", "b300", "gb200", "gb300", "h100", "h200", "l40s", "rtxpro6000")
 DENSE, MOE = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B"
 REFERENCE = SHARED / "reference"
 
@@ -183,11 +183,11 @@ def test_refused_models_of_a_pair() -> None:
 
 def test_what_is_degraded_says_why() -> None:
     assumed = "the cost of mixed steps of this pair is assumed, not measured (no published fit)"
-    assert load_pair("h200", MOE).degraded == (assumed,)
-    assert load_pair("rtxpro6000", MOE).degraded == (assumed,)
-    assert "proxy" in load_pair("b300", DENSE).degraded[0]
+    assert load_pair("h200", MOE).degraded() == (assumed,)
+    assert load_pair("rtxpro6000", MOE).degraded() == (assumed,)
+    assert "proxy" in load_pair("b300", DENSE).degraded()[0]
     for gpu in ("h200", "rtxpro6000", "l40s", "a100", "h100"):
-        assert load_pair(gpu, DENSE).degraded == ()
+        assert load_pair(gpu, DENSE).degraded() == ()
 
 
 def test_assumed_mixed_steps_are_additive() -> None:

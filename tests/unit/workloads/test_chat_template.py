@@ -9,7 +9,8 @@ import pytest
 
 from harness.core.runspec import RunSpec
 from harness.drive.endpoint import Endpoint
-from harness.engines.endpoint import Client, EndpointEngine
+from harness.engines.client import Client
+from harness.engines.endpoint import EndpointEngine
 from tests.support import dataset_files as made
 from tests.support.models import CHAT, ROLES, write_model
 from tests.support.refusals import refusal
@@ -211,7 +212,7 @@ def test_bodies_carry_the_history(load: Callable[..., Any]) -> None:
 
     def bodies(api: str) -> list[dict[str, Any]]:
         engine = EndpointEngine(spec, stream, Endpoint("http://127.0.0.1:1"), Client(api, "dataset"))
-        return [json.loads(one.body) for one in engine._planned()]
+        return [json.loads(one.body) for one in engine.requests.planned()]
 
     texts = bodies("completions")
     assert [body["prompt"] for body in texts] == prompts(trace, workload)

@@ -12,7 +12,8 @@ import pytest
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.drive.endpoint import Endpoint
-from harness.engines.endpoint import Client, EndpointEngine
+from harness.engines.client import Client
+from harness.engines.endpoint import EndpointEngine
 from harness.engines.outlived import Outlived
 from harness.report.comparison import compare
 from harness.report.document import run_document
@@ -198,7 +199,7 @@ def test_a_server_is_told_in_each_request() -> None:
     endpoint = Endpoint(url="http://127.0.0.1:1", chat=False)
     for lengths, hints in (("oracle", [5, 6]), ("none", [None, None]), ("interval:sigma=1", None)):
         engine = EndpointEngine(dataclasses.replace(spec, lengths=lengths), stream, endpoint, Client(vocabulary=1000))
-        found = [json.loads(one.body).get("vllm_xargs", {}).get("out_hint") for one in engine._planned()]
+        found = [json.loads(one.body).get("vllm_xargs", {}).get("out_hint") for one in engine.requests.planned()]
         assert found == hints or (hints is None and all(low < high for low, high in found))
 
 

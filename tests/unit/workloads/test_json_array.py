@@ -41,11 +41,11 @@ def path(tmp_path: Path) -> Path:
 def test_every_truncation_is_named_and_gives_exactly_the_whole_records(
     path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, ascii_only: bool
 ) -> None:
-    monkeypatch.setattr(json_array, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(json_array, "READ_BYTES", chunk)
     content, ends = text_of(ascii_only=ascii_only)
     for cut in range(len(content)):
         path.write_bytes(content[:cut])
-        got: list[json_array.Record] = []
+        got: list[json_array.ArrayRecord] = []
         with pytest.raises(WorkloadError) as caught:
             got.extend(read_array(path))
         whole = sum(end <= cut for end in ends)
@@ -129,7 +129,7 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
 
 
 def test_an_endless_record_is_refused_before_memory_runs_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_array, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(json_array, "READ_BYTES", 64)
     monkeypatch.setattr(json_array, "LONGEST_RECORD", 1000)
     path.write_bytes(b'[{"a": "' + b"x" * 5000 + b'"}]')
     with pytest.raises(WorkloadError, match="longer than 1000 characters"):
@@ -137,7 +137,7 @@ def test_an_endless_record_is_refused_before_memory_runs_out(path: Path, monkeyp
 
 
 def test_memory_does_not_grow_with_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_array, "CHUNK_BYTES", 1 << 16)
+    monkeypatch.setattr(json_array, "READ_BYTES", 1 << 16)
     record = json.dumps({"value": "x" * 4000})
     path.write_text("[" + ",".join([record] * 2000) + "]")
     tracemalloc.start()

@@ -108,7 +108,7 @@ def test_a_whole_hit_computes_its_last_block_again_in_another() -> None:
     assert cache.release(0, 8) == 4  # block 1 is still held
     assert cache.find(2, 9) == [1, 2]  # of two blocks that are the same the older one
     assert cache.held_by_others([1, 2]) == 1
-    assert cache.found_tokens == {0: 0, 1: 4}
+    assert cache.cached_tokens == {0: 0, 1: 4}
 
 
 def test_blocks_without_content_are_taken_first_then_the_oldest_from_the_back() -> None:
