@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from harness.core.files import open_anew
 from harness.core.records import FINISHES, LATER, MODES, PHASES
 
 # The names that a dictionary column may hold: fixed, so that every batch has the same codes.
@@ -98,8 +99,13 @@ def to_parquet(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schem
     """Write batches as a Parquet file, put in place at once; OSError leaves no half of it."""
     part = target.with_suffix(".tmp")
     try:
+<<<<<<< HEAD
+        with open_anew(rough) as file:
+            with pq.ParquetWriter(file, schema, **_encoded(schema)) as writer:
+=======
         with part.open("wb") as file:
             with pq.ParquetWriter(file, schema, **_parquet_options(schema)) as writer:
+>>>>>>> main
                 group: list[pa.RecordBatch] = []
                 for batch in batches:
                     missing = set(schema.names) - set(batch.schema.names)
