@@ -284,7 +284,7 @@ def parse_arrival(text: str, *, rate: float | None = None, concurrency: int | No
         raise WorkloadError(f"unknown arrival {shown(name)}{near}: known are {', '.join(ARRIVALS)}")
     given = _with_apart(text, name, given, {"rate": rate, "concurrency": concurrency})
     if given.get("rate", "").strip().lower().lstrip("+") in ("inf", "infinity"):
-        raise WorkloadError(f"arrival {shown(text, 120)}: no rate is endless: --arrival offline sends all at once")
+        raise WorkloadError(f"arrival {spelled(text, 120)}: no rate is endless: --arrival offline sends all at once")
     values = options.read(f"arrival {name}", ARRIVALS[name], given)
     if "rate" in values:
         if "rate" not in given:
