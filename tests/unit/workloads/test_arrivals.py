@@ -155,7 +155,7 @@ def test_arrivals_do_not_share_a_stream_with_lengths() -> None:
         ("poisson", 0, None, "rate is 0; it must be above 0"),
         ("constant", -1, None, "rate is -1; it must be above 0"),
         ("poisson", math.nan, None, "rate=nan is not finite"),
-        ("poisson", math.inf, None, "rate=inf is not finite"),
+        ("poisson", math.inf, None, "no rate is endless"),
         ("poisson:rate=x", None, None, "rate=x is not a number"),
         ("poisson:rate=3", 3, None, "rate is given twice"),
         ("poisson", None, 3, "arrival poisson takes no concurrency"),

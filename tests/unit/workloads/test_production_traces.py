@@ -237,7 +237,7 @@ def test_what_is_odd_about_times_is_said(tmp_path: Path, rows: str, told: str) -
         (f"{AZURE}2023-11-16 18:17:03,1,2\n2023-11-16 18:17", "row 3: 1 values"),
         ('{"timestamp": 0, "input_length": 5, "output": 6}', "row 1: no output_length (did you mean output?): found"),
         ('{"timestamp": 0, "input_length": 5, "output_length": 6}\n{"timest', "row 2: not JSON"),
-        ('{"timestamp": "0", "input_length": 5, "output_length": 6}', "row 1: timestamp is '0', not a number of mill"),
+        ('{"timestamp": "0", "input_length": 5, "output_length": 6}', "row 1: timestamp is '0', not a number of ms"),
         ('{"timestamp": 0, "input_length": -5, "output_length": 6}', "row 1: input_length is -5"),
         (
             '{"timestamp": 0, "input_length": 5, "output_length": 6, "hash_ids": [1, 2]}',
