@@ -151,7 +151,8 @@ def point_of(board: Board) -> CrossoverPoint | None:
     arms = [arm for arm in ranked_arms(board) if arm.policy.partition(":")[0] in ("eb", "ebplus")]
     arms = [arm for arm in arms if METRIC in arm.changes and arm.changes[METRIC].ratio is not None]
     arm = min(arms, key=lambda arm: (arm.policy != "eb", arm.policy != "ebplus", arm.policy), default=None)
-    if arm is None or not (sums := arm.first.detail["sums"]) or not sums["completed"]:
+    sums = arm.first.detail["sums"] if arm is not None else None
+    if arm is None or not sums or not sums["completed"]:
         return None
     mu_l, mu_o = sums["prompt_tokens"] / sums["completed"], sums["output_tokens"] / sums["completed"]
     running = _running(arm)
