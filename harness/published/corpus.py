@@ -76,7 +76,7 @@ class Corpus:
     problems: tuple[Problem, ...]
 
 
-def collect(
+def collect_corpus(
     results: Path, cache: JsonCache, compute_ahead: Callable[[Sequence[PublishedRun]], None] | None = None
 ) -> Corpus:
     """Reads every run under `results`; a broken or hostile one becomes a Problem and hides no other.
