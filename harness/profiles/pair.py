@@ -13,11 +13,12 @@ from harness.profiles.cost import CostModel
 from harness.profiles.derived import prefill_line, step_costs
 from harness.profiles.figures import Fit, Gpu, Model
 from harness.profiles.files import gpu_names, known_gpu, load_gpu, load_model, model_names, spelled_as
-from harness.profiles.kernels.build import build, find_kernels
+from harness.profiles.kernels.build import build, find_kernels, law_status
 from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.kernels.package import NoSuchTimesError
 from harness.profiles.kernels.shape import Shape
+from harness.profiles.kernels.systems import SYSTEMS
 from harness.profiles.linear import Linear
 from harness.profiles.models import all_model_names, canonical_model, find_model, read_model
 from harness.profiles.roofline import Roofline, derive
@@ -90,7 +91,7 @@ class Pair:
     def policy_notes(self, kind: str = "auto") -> tuple[str, ...]:
         """What to know about the constants that policies get; empty where there is nothing to say."""
         chosen = self.chosen(kind)
-        if (chosen != "kernels" and self.fit) or self._refusal("kernels" if chosen == "kernels" else "roofline"):
+        if (chosen != "kernels" and self.fit) or self.refusal("kernels" if chosen == "kernels" else "roofline"):
             return ()
         line = prefill_line(self._kernels(HOST) if chosen == "kernels" else self._roofline(HOST))
         if line.free_alpha_s > 0:
@@ -114,7 +115,7 @@ class Pair:
         roofline on a mixture of experts, kernels where the tables lack one. Raises UserError.
         """
         chosen = self.chosen(kind)
-        if refusal := self._refusal(chosen):
+        if refusal := self.refusal(chosen):
             raise UserError(refusal)
         if chosen == "linear":
             if host != HOST:
@@ -133,7 +134,7 @@ class Pair:
         chosen = self.chosen(kind)
         if chosen != "kernels" and self.fit:
             return self.fit.costs
-        if refusal := self._refusal(chosen):
+        if refusal := self.refusal(chosen):
             raise UserError(refusal)
         if chosen == "kernels":
             return step_costs(self._kernels(host), mu_l, mu_o, token_budget, self.label)
@@ -184,7 +185,7 @@ class Pair:
             "description": self.describe(),
         }
 
-    def _refusal(self, kind: str) -> str | None:
+    def refusal(self, kind: str) -> str | None:
         """Why this model cannot be had for this pair, in one line that says what to do; None where it can."""
         moe = self.model is not None and self.model.moe
         if kind == "linear":
@@ -214,6 +215,11 @@ class Pair:
             remedy = f"take a GPU that has them ({', '.join(others)}), or "
         return f"{self.label}: {why}: {remedy}add them to a profile file (docs/adding-a-gpu.md)"
 
+    @property
+    def mixed_call(self) -> str:
+        """How the cost of decodes beside prompts is known where kernels price the pair."""
+        return law_status(SYSTEMS[self.gpu.name], str(self.gpu.attention))
+
     def _no_kernels(self) -> str | None:
         """Why there are no kernel times of this pair, None where there are."""
         if self.shape is None:
@@ -236,7 +242,7 @@ class Pair:
 
     def _roofline(self, host: Host) -> Roofline:
         gpu, model = self.gpu, self.model
-        # What `_refusal` has looked at.
+        # What `refusal` has looked at.
         assert model is not None
         assert gpu.flops is not None
         assert gpu.bandwidth_tb_s is not None

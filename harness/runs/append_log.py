@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from harness.core.files import open_anew
 from harness.core.records import FINISHES, LATER, MODES, PHASES
 
 # The names that a dictionary column may hold: fixed, so that every batch has the same codes.
@@ -98,7 +99,7 @@ def to_parquet(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schem
     """Write batches as a Parquet file, put in place at once; OSError leaves no half of it."""
     part = target.with_suffix(".tmp")
     try:
-        with part.open("wb") as file:
+        with open_anew(part) as file:
             with pq.ParquetWriter(file, schema, **_parquet_options(schema)) as writer:
                 group: list[pa.RecordBatch] = []
                 for batch in batches:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from harness.core.errors import RunFailed, UserError
+from harness.core.files import held, open_anew, sync
 from harness.core.records import PRODUCED, REQUESTS
 from harness.core.runspec import SCHEMA_VERSION, RunSpec
 from harness.runs.append_log import AppendLog, is_locked, to_parquet, whole_batches
@@ -164,11 +165,8 @@ def recover(path: Path) -> tuple[Path, bool]:
         raise UserError(f"{source}: the run still goes on: wait for it, or end it first")
     if status == "running":
         status, reason = "interrupted", RECOVERED
-    try:
-        with _writing(source):
-            return _finalise(source, final, manifest, status, reason), True
-    except RunFailed as error:
-        raise UserError(str(error)) from None
+    with _mendable(), _writing(source), _alone(source):
+        return _finalise(source, final, manifest, status, reason), True
 
 
 def _conclude_again(directory: Path, manifest: dict[str, Any]) -> bool:
@@ -177,11 +175,8 @@ def _conclude_again(directory: Path, manifest: dict[str, Any]) -> bool:
         return False
     files = [directory / name for name in ("summary.json", "run.json")]
     before = list(map(_bytes, files))
-    try:
-        with _writing(directory):
-            _conclude(directory, manifest)
-    except RunFailed as error:
-        raise UserError(str(error)) from None
+    with _mendable(), _writing(directory), _alone(directory):
+        _conclude(directory, manifest)
     return before != list(map(_bytes, files))
 
 
@@ -202,9 +197,9 @@ def _finalise(partial: Path, final: Path, manifest: dict[str, Any], status: str,
     _conclude(partial, manifest)
     for log in logs.values():
         log.unlink(missing_ok=True)
-    _sync(partial)
+    sync(partial)
     partial.rename(final)
-    _sync(final.parent)
+    sync(final.parent)
     return final
 
 
@@ -236,9 +231,9 @@ def write_json(files: dict[Path, dict[str, Any]]) -> None:
     parts = {path: path.with_name(path.name + ".tmp") for path in files}
     try:
         for path, value in files.items():
-            with parts[path].open("w", encoding="utf-8") as file:
-                json.dump(value, file, indent=1, ensure_ascii=False, allow_nan=False)
-                file.write("\n")
+            text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+            with open_anew(parts[path]) as file:
+                file.write(f"{text}\n".encode())
                 file.flush()
                 os.fsync(file.fileno())
         for path, part in parts.items():
@@ -268,12 +263,27 @@ def _bytes(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
 
 
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """One process at a time finishes a run; UserError for a second one."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        with held(directory, wait=False):
+            yield
+    except BlockingIOError:
+        raise UserError(f"{directory}: another bench finishes this run: wait for it") from None
+    except FileNotFoundError:
+        if directory.is_dir():
+            raise
+        raise UserError(f"{directory}: gone: another bench has finished this run meanwhile") from None
+
+
+@contextlib.contextmanager
+def _mendable() -> Iterator[None]:
+    """A finished or killed run that cannot be written is the user's to mend: nothing runs."""
+    try:
+        yield
+    except RunFailed as error:
+        raise UserError(str(error)) from None
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from harness.profiles.pair import model_name, model_on
 from harness.session.ask import Asked, split_policies
 from harness.session.lengths import check_used, known_offline, known_to
 from harness.session.profile_files import ENDING, labels_of
-from policies.catalog import VLLM_OWN, canonical_policy, read_policy
+from policies.catalog import V0_ENGINE, VLLM_OWN, canonical_policy, read_policy
 from policies.offline.catalog import canonical_offline
 from workloads.catalog import canonical_workload
 from workloads.core import options
@@ -127,6 +127,8 @@ def _names(asked: Asked) -> tuple[list[str], list[str], list[tuple[str, dict[str
             f"policy {only[0]} is a setting of real vLLM: it needs the GPU here (or --gpu cpu) and an environment "
             "(`bench engine install`); elsewhere v1 is the nearest"
         )
+    if real and V0_ENGINE in policies:
+        raise UserError(f"policy {V0_ENGINE} is another engine's host: it goes with --engine simulated or emulated")
     gpus = _once([_gpu_name(gpu, real) for gpu in asked.gpus])
     model = asked.template.model
     models = [(_model_name(gpu, model), {}) if real else model_on(gpu, model) for gpu in gpus]

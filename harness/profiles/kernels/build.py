@@ -116,11 +116,18 @@ def build(
 def law_of(system: System, part: Shape, attention: str, prefill_s: float) -> MixedLaw:
     """What decodes beside prompts cost with the kernels of a generation; `prefill_s` s a token² over all layers."""
     group = part.query_heads / part.kv_heads
-    status = "law, checked" if system.checked else "law, unmeasured"
+    status = law_status(system, attention)
     if attention == "fa2":
         head_bytes = 2 * BF16_BYTES * part.head_size
         return PaddedTiles(prefill_s, group, system.sms, head_bytes / system.l2_bytes, status)
     return PackedTiles(prefill_s, group, status) if attention == "fa3" else Alone()
+
+
+def law_status(system: System, attention: str) -> str:
+    """How the cost of decodes beside prompts is known on a GPU, with the kernels of a generation."""
+    if attention not in ("fa2", "fa3"):
+        return Alone.status
+    return "law, checked" if system.checked else "law, unmeasured"
 
 
 def captured(tokens: Floats) -> Floats:

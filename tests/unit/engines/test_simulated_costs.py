@@ -111,3 +111,20 @@ def test_what_cannot_be_priced_is_refused_before_anything_runs(change: dict[str,
         prepare(replace(SPEC, **change))
     assert why in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_v0_engine_is_the_rule_of_v0_on_a_slow_host(tmp_path: Path) -> None:
+    rule, engine = (ran(replace(SPEC, policy=policy), tmp_path / policy) for policy in ("v0", "v0-engine"))
+    # The same decisions: as many steps, each later by the host's time alone.
+    a, b = rule.steps(), engine.steps()
+    assert a is not None
+    assert b is not None
+    assert a["decode_requests"].equals(b["decode_requests"])
+    slower = b["duration_s"].to_numpy() - a["duration_s"].to_numpy()
+    assert slower == pytest.approx(2.5e-3 + 95e-6 * a["decode_requests"].to_numpy(), abs=1e-8)
+    # Arms still compare, and the run says whose host it is.
+    assert costs(rule) == costs(engine)
+    assert engine.manifest["provenance"]["policy_host"] == "t0=0.005,h=0.0001"
+    assert "policy_host" not in rule.manifest["provenance"]
+    with pytest.raises(UserError, match="v0-engine: linear step costs"):
+        prepare(replace(SPEC, policy="v0-engine", cost_model="linear"))
