@@ -12,7 +12,8 @@ from harness.core.runspec import RunSpec
 from harness.core.text import nearest, shown
 from harness.measure.metrics import SLO_METRICS
 from harness.profiles.kernels.host import read_host
-from harness.profiles.pair import BLOCK, KINDS
+from harness.profiles.memory import BLOCK
+from harness.profiles.pair import KINDS
 from harness.session.options import RunOptions
 from harness.session.profile_files import ProfileFile, profile_files
 from workloads.core.arrivals import Offline, parse_arrival

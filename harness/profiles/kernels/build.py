@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from harness.profiles.kernels.attention import Attention, PureCalls
+from harness.profiles.kernels.calls import digest_of, measured_calls
 from harness.profiles.kernels.curves import DECIMALS, Floats
 from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.measured import Measured, embedded
@@ -14,7 +18,7 @@ from harness.profiles.kernels.mixed import Alone, MixedLaw, PackedTiles, PaddedT
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.kernels.operations import (
     AllReduce,
-    Attention,
+    AttentionKernel,
     Operation,
     expert_layer,
     head_gemm,
@@ -79,35 +83,39 @@ def find_kernels(gpu: str, shape: Shape, tp: int) -> Found:
 
 
 def build(
-    gpu: str, shape: Shape, tp: int, bandwidth: float, attention: str, host: Host, law: MixedLaw | None = None
+    gpu: str, shape: Shape, tp: int, bandwidth: float, generation: str, host: Host, calls: Path | None = None
 ) -> Kernels:
     """The cost model of a model on `tp` GPUs of a kind.
 
-    `bandwidth` B/s of one; `attention` the generation of its kernels, which decides the law of mixed calls unless one
-    is given. Raises as `find_kernels` does.
+    `bandwidth` B/s of one; `generation` that of its attention kernels, which decides the law of mixed calls; `calls`
+    is a file of measured attention calls that stands in for tables and law. Raises as `find_kernels` does, and
+    UserError where that file has holes.
     """
     found = find_kernels(gpu, shape, tp)
     part = shape.part(tp)
     heads = (part.query_heads, part.kv_heads, part.head_size, part.cache)
-    prefill = found[Attention("prefill", *heads)].surface("prefill").times(shape.layers)
-    decode = found[Attention("decode", *heads)].surface("decode").times(shape.layers)
-    if law is None:
-        # A prompt's work is half its square, token².
-        rate_s = float(prefill.refined(np.array([1.0]), np.array([float(RATE_TOKENS)]))[0, 0]) / (RATE_TOKENS**2 / 2)
-        law = law_of(found.system, part, attention, rate_s)
+    prefill = found[AttentionKernel("prefill", *heads)].surface("prefill").times(shape.layers)
+    decode = found[AttentionKernel("decode", *heads)].surface("decode").times(shape.layers)
+    # A prompt's work is half its square, token².
+    rate_s = float(prefill.refined(np.array([1.0]), np.array([float(RATE_TOKENS)]))[0, 0]) / (RATE_TOKENS**2 / 2)
+    law = law_of(found.system, part, generation, rate_s)
+    attention: Attention = PureCalls(prefill, decode, law)
+    about: dict[str, Any] = {"mixed_call": law.status}
+    if calls is not None:
+        attention = measured = measured_calls(calls, shape.layers)
+        about = {"mixed_call": "measured", "attention_calls": calls.name, "attention_sha256": digest_of(calls)}
+        about["mixed_calls_used"] = measured.used
     return Kernels(
         body=np.round(_body(found, shape, tp, bandwidth), DECIMALS).tolist(),
         head=np.round(_head(found, part, bandwidth), DECIMALS).tolist(),
-        prefill=prefill,
-        decode=decode,
-        law=law,
+        attention=attention,
         host_s=host.step_s,
         decode_s=host.decode_s,
         about={
             "source": f"PyPI {PACKAGE} {VERSION} (Apache-2.0)",
             "vllm": found.system.version,
             "gpus": tp,
-            "mixed_call": law.status,
+            **about,
             "kernels": {name: one.note for name, one in sorted(found.operations.items())},
         },
     )
