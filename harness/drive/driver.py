@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from harness.core.outside import Door
 from harness.drive.clock import NEVER, Clock
 from harness.drive.endpoint import Endpoint, finish_head
 from harness.drive.flight import Flight
@@ -62,7 +63,7 @@ class Driver:
         self._level = self._slots
         self._levels = deque(settings.levels)  # of a closed loop: the phases to come
         self._head = endpoint.head()
-        self._secret = endpoint.key
+        self._door = Door.of(endpoint.secrets)
         self._t0 = 0
         self._loop = asyncio.get_running_loop()
         self._finished = self._loop.create_future()
@@ -301,8 +302,8 @@ class Driver:
                 connection.abandon()
             self._pool.give(connection)
         self.output_tokens += flight.answer.output_tokens
-        if error and self._secret:
-            error = error.replace(self._secret, "[key]")
+        if error:
+            error = self._door.line(error)
         self._emit(flight.result(done_ns, finish, error, self._plan.id(flight.place)))
         if not self._ending:
             refused = connection is None and finish == "error"

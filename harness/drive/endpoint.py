@@ -76,6 +76,11 @@ class Endpoint:
         return urlsplit(self.url).port or (443 if self.tls else 80)
 
     @property
+    def authority(self) -> str:
+        """Host and port as they stand in a request."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """What must stand nowhere."""
         return tuple(filter(None, (self.key, *self.headers.values())))
@@ -118,10 +123,9 @@ class Endpoint:
 
     def head(self) -> bytes:
         """The part of a request's head that is the same for all; `finish_head` ends it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
         lines = [
             f"POST {self.path} HTTP/1.1",
-            f"Host: {host}:{self.port}",
+            f"Host: {self.authority}",
             "Content-Type: application/json",
             "Accept: text/event-stream",
             # A compressed stream would arrive in the compressor's rhythm instead of the engine's.

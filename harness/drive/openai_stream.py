@@ -202,7 +202,7 @@ class Answer:
             if isinstance(content, dict):
                 self._content(content, event, t_ns)
             else:
-                self.error = self.error or f"bad_event: {line_of(data, 80)}"
+                self.error = self.error or f"bad_event: {line_of(data)}"
         elif not self._stray and not event.lstrip().startswith((b":", b"event:", b"id:", b"retry:", b"data:")):
             self._stray = event[:_MOST_STRAY]
 

@@ -21,9 +21,9 @@ from harness.drive.settings import Result
 class Recorder:
     """Takes packed rows from any thread and hands batches (columns of REQUESTS) to a sink in its own.
 
-    `recorded`, `completed`, `errors` (failures by name) and `prompt_tokens_off` count the rows so far; of completed
-    ones `counted` says how their tokens were, `beyond` how many had more than their usage, `echoed` and `foreign` how
-    many bear their own id and another.
+    `recorded`, `completed`, `errors` (failures by name) and `prompt_tokens_off` count the rows so far. Of completed
+    ones `counted` says how their tokens were counted, `events` and `tokens` how many there were, `beyond` how many had
+    more than their usage, `echoed` and `foreign` how many bear their own id and another.
     """
 
     def __init__(self, plan: Plan, sink: Callable[[pa.RecordBatch], None]) -> None:
@@ -32,7 +32,7 @@ class Recorder:
         self.prompt_tokens_off = 0
         self.errors: Counter[str] = Counter()
         self.counted: Counter[str] = Counter()
-        self.beyond = self.echoed = self.foreign = 0
+        self.beyond = self.echoed = self.foreign = self.events = self.tokens = 0
         self._plan = plan
         self._sink = sink
         self._t0_ns = 0
@@ -80,6 +80,8 @@ class Recorder:
                 self.completed += 1
                 self.counted[result.counted] += 1
                 self.beyond += result.beyond
+                self.events += len(result.stamps)
+                self.tokens += result.output_tokens
                 self.echoed += result.echoed is True
                 self.foreign += result.echoed is False
             if result.error:

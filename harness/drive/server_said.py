@@ -6,7 +6,8 @@ from typing import Any
 
 import orjson
 
-_MOST = 300
+# Enough for a whole sentence. What is kept of it is cut once more, after what is secret has been masked in it.
+_MOST = 4096
 
 
 def decode(data: bytes) -> Any:
@@ -41,7 +42,7 @@ def message_of(content: dict[str, Any]) -> str:
 def said_by(body: bytes) -> str:
     """What a body says that is no stream: its error's message where it is JSON."""
     content = decode(body)
-    return message_of(content) if isinstance(content, dict) else line_of(body[:_MOST])
+    return message_of(content) if isinstance(content, dict) else line_of(body)
 
 
 def spelled(value: Any) -> str:
@@ -52,8 +53,8 @@ def spelled(value: Any) -> str:
         return "an object too deep to show"
 
 
-def line_of(text: str | bytes, most: int = _MOST) -> str:
-    """A text on one line, its end cut off where it is long."""
+def line_of(text: str | bytes) -> str:
+    """A text on one line, its end cut off where it is very long."""
     if isinstance(text, bytes):
-        text = text[:most].decode(errors="replace")
-    return " ".join(text.split())[:most]
+        text = text[:_MOST].decode(errors="replace")
+    return " ".join(text.split())[:_MOST]

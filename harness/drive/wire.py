@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
     def _encoded(self) -> str | None:
         if self._encoding in (b"", b"identity"):
             return None
-        return f"content_encoding: {line_of(self._encoding, 60)}, where identity was asked for"
+        return f"content_encoding: {line_of(self._encoding)}, where identity was asked for"
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
@@ -273,11 +273,11 @@ class Connection(asyncio.Protocol):
         assert answer is not None
         error: str | None
         if self.status != 200:
-            wait = f" (Retry-After: {line_of(self._retry_after, 60)})" if self._retry_after else ""
+            wait = f" (Retry-After: {line_of(self._retry_after)})" if self._retry_after else ""
             error = f"http_{self.status}{wait}: {said_by(self._body)}"
         elif not self._streams:
             said = said_by(self._body)
-            kind = line_of(self._content_type, 60)
+            kind = line_of(self._content_type)
             error = self._encoded() or f"not_a_stream: an answer of type {kind}{f': {said}' if said else ''}"
         else:
             answer.end(self.t_ns)

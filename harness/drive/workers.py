@@ -195,6 +195,7 @@ class _Crew:
             "retried": sum(state.get("retried", 0) for state in states),
             "counted": dict(recorder.counted),
             "beyond_usage": recorder.beyond,
+            "tokens_per_event": recorder.tokens / recorder.events if recorder.events else None,
             "echoed": recorder.echoed,
             "foreign": recorder.foreign,
             "max_lag_s": max(state.get("max_lag_s", 0.0) for state in states),

@@ -11,6 +11,7 @@ import re
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,8 @@ def publish(path: Path, results: Path) -> PublishedCopy:
     """
     run = load_run(path)
     target = run_path(results, run.spec, run.started, run.manifest["digest"])
-<<<<<<< HEAD
     files = _files(run)
-    masks = list(_places(run))
+    masks = _masks_of_places(run)
     # The spec is what the digest stands for; a place in it shows in every comparison already.
     manifest, masked = _masked({key: value for key, value in run.manifest.items() if key != "spec"}, masks)
     manifest = {"schema": run.manifest["schema"], "spec": run.manifest["spec"]} | manifest
@@ -85,8 +85,8 @@ def publish(path: Path, results: Path) -> PublishedCopy:
         sync(target.parent)
     except OSError as error:
         raise UserError(f"{target}: is there, but its disk tells of a fault ({error.strerror or error})") from None
-    left_out = sorted(one.name for one in path.iterdir() if one.name not in (*KEPT, "run.json", ENGINE_LOG))
-    return Published(target, tuple(left_out), masked)
+    left_out = sorted(file.name for file in path.iterdir() if file.name not in (*KEPT, "run.json", ENGINE_LOG))
+    return PublishedCopy(target, tuple(left_out), masked)
 
 
 def _files(run: Run) -> list[str]:
@@ -153,64 +153,36 @@ def _copy(source: Path, target: Path) -> None:
         os.fsync(here.fileno())
 
 
-def _places(run: Run) -> Iterator[tuple[str, str]]:
-=======
-    if target.exists():
-        raise AlreadyPublished(f"{target}: there already: nothing published is ever overwritten")
-    masks = _masks_of_places(run)
-    # The spec is what the digest stands for; a place in it shows in every comparison already.
-    but_spec = {key: value for key, value in run.manifest.items() if key != "spec"}
-    text, masked = _masked(json.dumps(but_spec), masks)
-    manifest = {"schema": run.manifest["schema"], "spec": run.manifest["spec"]} | json.loads(text)
-    part = target.with_name(f"{target.name}.publishing")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    for name in KEPT:
-        if (path / name).is_file():
-            shutil.copyfile(path / name, part / name)
-    if (path / ENGINE_LOG).is_file():
-        text, count = _masked((path / ENGINE_LOG).read_text("utf-8", "replace"), masks)
-        (part / ENGINE_LOG).write_text(text, "utf-8")
-        masked += count
-    write_json({part / "run.json": manifest})
-    part.rename(target)
-    left_out = sorted(file.name for file in path.iterdir() if file.name not in (*KEPT, "run.json", ENGINE_LOG))
-    return PublishedCopy(target, tuple(left_out), masked)
-
-
 def _masks_of_places(run: Run) -> list[tuple[str, str]]:
->>>>>>> main
     """The places of this machine that a run can tell of, each with the word that stands for it, the longest first."""
     command = run.manifest["provenance"].get("engine_command")
     words = [str(word) for word in command] if isinstance(command, list) else []
     masks: dict[str, str] = {}
     if words and os.path.isabs(words[0]):
-<<<<<<< HEAD
         # ENVIRONMENT/bin/python; what lies higher is no environment.
-        found[str(Path(words[0]).parent.parent)] = "ENGINE"
+        masks[str(Path(words[0]).parent.parent)] = "ENGINE"
     model = next((word for name, word in itertools.pairwise(words) if name == "--model"), "")
     if os.path.isabs(model):
-        found[str(Path(model).parent)] = "MODELS"
-    found[str(run.path.resolve().parent)] = "RUN"
+        masks[str(Path(model).parent)] = "MODELS"
+    masks[str(run.path.resolve().parent)] = "RUN"
     # Neither a working directory nor a home need be there.
     with contextlib.suppress(OSError):
-        found.setdefault(os.getcwd(), "HERE")
+        masks.setdefault(os.getcwd(), "HERE")
     with contextlib.suppress(RuntimeError):
-        found.setdefault(str(Path.home()), "HOME")
+        masks.setdefault(str(Path.home()), "HOME")
     with contextlib.suppress(OSError):
-        found.setdefault(tempfile.gettempdir(), "TMP")
-    for place, stands in sorted(found.items(), key=lambda one: -len(one[0])):
-        if place != "/":
-            yield place, stands
+        masks.setdefault(tempfile.gettempdir(), "TMP")
+    masks.pop("/", None)
+    return sorted(masks.items(), key=lambda mask: -len(mask[0]))
 
 
 def _masked(value: Any, masks: list[tuple[str, str]]) -> tuple[Any, int]:
     """JSON values with the places in every text of them masked, keys too, and how many there were."""
     if isinstance(value, str):
         count = 0
-        for place, stands in masks:
+        for place, word in masks:
             # A place ends where a name of a file ends: /a is no part of /api.
-            value, found = re.subn(rf"{re.escape(place)}(?![\w.-])", stands, value)
+            value, found = re.subn(rf"{re.escape(place)}(?![\w.-])", word, value)
             count += found
         return value, count
     if isinstance(value, dict):
@@ -220,24 +192,3 @@ def _masked(value: Any, masks: list[tuple[str, str]]) -> tuple[Any, int]:
         parts = [_masked(one, masks) for one in value]
         return [one for one, _ in parts], sum(count for _, count in parts)
     return value, 0
-=======
-        masks[str(Path(words[0]).parents[1])] = "ENGINE"
-    for option, value in itertools.pairwise(words):
-        if option == "--model" and os.path.isabs(value):
-            masks[str(Path(value).parent)] = "MODELS"
-    masks[str(run.path.resolve().parent)] = "RUN"
-    masks.setdefault(os.getcwd(), "HERE")
-    masks.setdefault(str(Path.home()), "HOME")
-    masks.setdefault(tempfile.gettempdir(), "TMP")
-    masks.pop("/", None)
-    return sorted(masks.items(), key=lambda mask: -len(mask[0]))
-
-
-def _masked(text: str, masks: list[tuple[str, str]]) -> tuple[str, int]:
-    """A text with its places masked, and how many there were."""
-    count = 0
-    for place, word in masks:
-        count += text.count(place)
-        text = text.replace(place, word)
-    return text, count
->>>>>>> main

@@ -99,13 +99,8 @@ def to_parquet(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schem
     """Write batches as a Parquet file, put in place at once; OSError leaves no half of it."""
     part = target.with_suffix(".tmp")
     try:
-<<<<<<< HEAD
-        with open_anew(rough) as file:
-            with pq.ParquetWriter(file, schema, **_encoded(schema)) as writer:
-=======
-        with part.open("wb") as file:
+        with open_anew(part) as file:
             with pq.ParquetWriter(file, schema, **_parquet_options(schema)) as writer:
->>>>>>> main
                 group: list[pa.RecordBatch] = []
                 for batch in batches:
                     missing = set(schema.names) - set(batch.schema.names)

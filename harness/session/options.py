@@ -48,11 +48,17 @@ LIMITS = {
     "warmup": Limits(0),
     "processes": Limits(1, 64),
 }
-CHOICES = {"api": ("completions", "chat"), "prompts": ("ids", "text", "dataset")}
+CHOICES = {
+    "api": ("completions", "chat"),
+    "prompts": ("ids", "text", "dataset"),
+    "accept": ("no_done", "no_usage"),
+}
 
 # Options of the command line whose name is not that of their field: several may be given, or seconds are meant.
 FIELD_OF = {
     "gpu": "gpus",
+    "field": "fields",
+    "no_field": "no_fields",
     "policy": "policies",
     "workload": "workloads",
     "max_duration": "max_duration_s",
@@ -106,7 +112,13 @@ class RunOptions:
     prompts: str = "ids"
     tokenizer: str = ""
     vocabulary: int | None = None
+    path: str | None = None
     key_env: str | None = None
+    header_env: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    no_fields: tuple[str, ...] = ()
+    length_field: str = "max_tokens"
+    accept: tuple[str, ...] = ()
     ca_file: str | None = None
     ignore_eos: bool = True
     timeout_s: float = 3600.0
@@ -138,7 +150,8 @@ def names_in(text: str) -> list[str]:
 def read_options(given: Mapping[str, Any]) -> RunOptions:
     """Options by the names of the command line with underscores, as Python or TOML values; UserError where one is off.
 
-    `gpu`, `policy` and `workload` take a text or a list of them.
+    What may be given several times on the command line (`gpu`, `policy`, `workload`, `field` …) takes a text or a list
+    of them.
     """
     kinds = typing.get_type_hints(RunOptions)
     command_line_names = {field: name for name, field in FIELD_OF.items()}
