@@ -3,7 +3,7 @@ PYTHON ?= python3
 RUN = .venv/bin
 PIP = $(RUN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup browser engine demo demo-vllm test check unit soak bench mutants clean
+.PHONY: setup browser engine demo demo-vllm test test-vllm test-beside check static unit soak bench mutants clean
 
 setup: .venv/ready
 
@@ -17,7 +17,7 @@ setup: .venv/ready
 
 # What only developers need comes when they need it, so that a first `make demo` is short.
 .venv/dev: .venv/ready
-	$(PIP) install --quiet -c constraints.txt -e . --group dev
+	$(PIP) install --quiet -c constraints.txt --group dev
 	@touch $@
 
 # The main job: real ShareGPT lengths under two policies on a virtual L40S, three repeats, which is better, and a site.
@@ -35,12 +35,20 @@ WITH_ENGINE = BENCH_ENGINE_PYTHON="$${BENCH_ENGINE_PYTHON:-$$($(RUN)/bench engin
 demo-vllm: engine
 	$(WITH_ENGINE) scripts/demo_vllm.sh
 
-check: .venv/dev
+check: static unit
+
+static: .venv/dev
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
 	$(RUN)/lint-imports --no-cache
-	$(RUN)/pytest tests/unit tests/properties
+	$(RUN)/python scripts/house.py
+
+# A process for each core; one fewer beside real vLLM, which takes more than a core itself.
+unit: .venv/dev
+	$(RUN)/pytest -n auto --maxprocesses=8 --dist=worksteal tests/unit tests/properties
+
+BESIDE = $$(n=$$(nproc); echo $$((n > 9 ? 8 : n > 2 ? n - 1 : 1)))
 
 # A Chromium and a font from the system's packages, for the tests of the site.
 browser:
@@ -52,9 +60,18 @@ browser:
 
 BROWSER = chromium-headless-shell fonts-dejavu-core fontconfig
 
-# tests/engine and tests/conformance start real vLLM, tests/browser a Chromium.
-test: check engine browser
-	$(WITH_ENGINE) $(RUN)/pytest tests --ignore=tests/unit --ignore=tests/properties
+# vLLM is installed while the checks and the unit tests run. Then one lane starts real vLLM, and another runs all the
+# rest, whose tests of a Chromium go one at a time. What both print appears step by step, as each of them ends.
+test: .venv/dev
+	+@$(MAKE) --no-print-directory --jobs=3 --output-sync=line test-vllm test-beside
+
+test-vllm: engine check
+	$(WITH_ENGINE) $(RUN)/pytest $(VLLM_TESTS)
+
+test-beside: browser check
+	$(RUN)/pytest -n $(BESIDE) --dist=loadgroup tests --ignore=tests/unit --ignore=tests/properties $(VLLM_TESTS:%=--ignore=%)
+
+VLLM_TESTS = tests/engine tests/conformance
 
 # Longer than a test may take: more random cases. Run by hand; say what it found.
 soak: .venv/dev
