@@ -36,6 +36,8 @@ def rooms_of_harness() -> set[str]:
 
 def arrows() -> dict[str, set[str]]:
     """Each room with the rooms that it imports from."""
+    # This checkout's, wherever the installed one lies.
+    sys.path.insert(0, str(ROOT))
     graph = grimp.build_graph(*PACKAGES, cache_dir=None)
     rooms = rooms_of_harness()
     known: dict[str, set[str]] = defaultdict(set)

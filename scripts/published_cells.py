@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from harness.core.host import Host
 from harness.engines.simulated import replay
-from harness.profiles.kernels.host import Host
 from harness.profiles.pair import Pair, load_pair
 from harness.simulate.limits import EngineLimits
 from harness.simulate.rows import Rows

@@ -10,12 +10,12 @@ import numpy as np
 
 from harness import __version__
 from harness.core.errors import UserError
+from harness.core.host import Host, read_host
 from harness.core.runspec import RunSpec
 from harness.engines.base import Ended, Progress, Status, Stopped, cut_short, profile_file
 from harness.engines.off_grid import OffGrid
 from harness.engines.outlived import Outlived
 from harness.profiles.cost import CostModel
-from harness.profiles.kernels.host import Host, read_host
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.pair import Pair, load_pair
 from harness.runs.writer import RunWriter

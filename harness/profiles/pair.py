@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.core.errors import UserError
+from harness.core.host import Host
 from harness.core.text import nearest
 from harness.profiles.cost import CostModel
 from harness.profiles.derived import prefill_line, step_costs
@@ -16,7 +17,6 @@ from harness.profiles.figures import Fit, Gpu, Model
 from harness.profiles.files import gpu_names, known_gpu, load_gpu, load_model, model_names, spelled_as
 from harness.profiles.kernels.build import build, find_kernels, law_status
 from harness.profiles.kernels.folder import from_folder
-from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.kernels.package import NoSuchTimesError
 from harness.profiles.kernels.shape import Shape

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.core.errors import UserError
+from harness.core.host import read_host
 from harness.core.runspec import RunSpec
 from harness.core.text import nearest, shown
 from harness.measure.metrics import SLO_METRICS
-from harness.profiles.kernels.host import read_host
 from harness.profiles.memory import BLOCK
 from harness.profiles.pair import KINDS
 from harness.session.options import RunOptions

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from harness.core.host import Host
 from harness.profiles.kernels.attention import Attention, PureCalls
 from harness.profiles.kernels.calls import digest_of, measured_calls
 from harness.profiles.kernels.curves import DECIMALS, Floats
-from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.measured import Measured, embedded
 from harness.profiles.kernels.mixed import Alone, MixedLaw, PackedTiles, PaddedTiles
 from harness.profiles.kernels.model import Kernels

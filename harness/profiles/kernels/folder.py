@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from harness.core.errors import UserError
+from harness.core.host import Host
 from harness.core.text import spelled
 from harness.profiles.kernels.build import MOST_SEQUENCES, MOST_TOKENS, captured
 from harness.profiles.kernels.calls import LARGEST_FILE, measured_calls
 from harness.profiles.kernels.curves import DECIMALS, Curve
-from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.model import Kernels
 from workloads.core.reading import open_regular
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.core.host import Host
 from harness.profiles.kernels.build import build, captured, find_kernels
 from harness.profiles.kernels.curves import Curve, Surface, filled_decode, filled_prefill
-from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.measured import Measured, as_stored, embedded, read_measured, write_measured
 from harness.profiles.kernels.mixed import Alone, PackedTiles, PaddedTiles
 from harness.profiles.kernels.model import Kernels
