@@ -3,7 +3,7 @@ PYTHON ?= python3
 RUN = .venv/bin
 PIP = $(RUN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup browser engine demo demo-vllm test check unit soak bench clean
+.PHONY: setup browser engine demo demo-vllm test check unit soak bench mutants clean
 
 setup: .venv/ready
 
@@ -70,6 +70,11 @@ bench: .venv/dev
 	$(RUN)/python tests/bench/startup.py
 	$(RUN)/python tests/bench/site.py --browser
 	[ -z "$(BENCH_ENGINE_PYTHON)" ] || PYTHONPATH=. $(BENCH_ENGINE_PYTHON) tests/bench/plugin.py
+
+# Which mutants of the code the tests notice; MODULE=measure/estimate for some, COUNT a module, another SEED.
+mutants: .venv/dev
+	$(PIP) install --quiet -c constraints.txt --group mutants
+	$(RUN)/python scripts/mutants.py "$(MODULE)" --count $(or $(COUNT),8) --seed $(or $(SEED),1)
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

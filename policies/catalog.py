@@ -26,6 +26,8 @@ IGNORED, USED, NEEDED = "ignored", "used", "needed"
 # Settings of vLLM's own scheduler, which no engine of ours can run.
 STOCK, INTERVAL = "stock", "v1-interval"
 VLLM_OWN = (STOCK, INTERVAL)
+# The rule of v0 on a host as slow as vLLM's first engine: virtual engines alone can have another host.
+V0_ENGINE = "v0-engine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,13 @@ POLICIES: dict[str, PolicyEntry] = {
             "v0",
             "prefill first, alone, as soon as a slot is free: EB with k = 1",
             f"{EB_PAPER}; vLLM v0",
+            (),
+            _v0,
+        ),
+        PolicyEntry(
+            V0_ENGINE,
+            "vLLM's first engine: the rule of v0 on a host that takes 5 ms a step and 100 µs a running sequence",
+            "vLLM RFC 6913, RFC 6854, PR 8050",
             (),
             _v0,
         ),

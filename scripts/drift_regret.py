@@ -18,10 +18,9 @@ from harness.engines.simulated import replay
 from harness.profiles.pair import Pair, load_pair
 from harness.session.grid import arrival_of
 from harness.simulate.limits import EngineLimits
-from harness.simulate.rows import REQUEST_FIELDS, Rows
+from harness.simulate.rows import Rows, joined
 from harness.trace.stats import phase_rows
 from policies.catalog import make_policy, read_policy
-from policies.core import STEP_COLUMNS
 from workloads.catalog import load_workload
 from workloads.core import options
 from workloads.core.stream import schedule
@@ -45,22 +44,30 @@ SWEPT = ("drift:distribution", "drift:concurrency-log")
 
 @dataclass(frozen=True)
 class Played:
-    """A run: total tok/s, mean TTFT (s) and TPOT (ms), share of time in mixed mode, and its tables."""
+    """A run: total tok/s, mean TTFT (s) and TPOT (ms), share of time in mixed mode, and its rows.
+
+    Of its requests, in the trace's order: when they were sent and had their last token (ns), and their output tokens.
+    """
 
     trace: Trace
+    rows: Rows
     total: float
     ttft_s: float
     tpot_ms: float
     mixed: float
-    requests: Ints
-    steps: Ints
+    sent: Ints
+    last: Ints
+    output_tokens: Ints
     modes: list[str | None]
 
     def phase_total(self, rows: slice) -> float:
         """Total tok/s of the requests of a phase, over their own first send to their own last token."""
-        own = self.requests[rows]
-        tokens = self.trace.prompt_tokens[rows].sum() + own[:, 6].sum()
-        return float(tokens / (own[:, 4].max() - own[:, 2].min()) * 1e9)
+        tokens = self.trace.prompt_tokens[rows].sum() + self.output_tokens[rows].sum()
+        return float(tokens / (self.last[rows].max() - self.sent[rows].min()) * 1e9)
+
+    def steps(self) -> tuple[Ints, Ints]:
+        """When each step began and how long it took, ns."""
+        return self.rows.step_column("t"), self.rows.step_column("duration")
 
 
 def play(pair: Pair, workload: str, policy: str, seed: int) -> Played:
@@ -68,32 +75,34 @@ def play(pair: Pair, workload: str, policy: str, seed: int) -> Played:
     name, given = options.split(workload)
     trace = load_workload(name, given, requests=None, seed=seed, model=MODEL)
     costs = pair.policy_constants(trace.mean_prompt_tokens, trace.mean_output_tokens, TOKEN_BUDGET)
-    chunks: list[Rows] = []
+    parts: list[Rows] = []
 
-    def sink(chunk: Rows) -> bool:
-        chunks.append(chunk)
+    def sink(rows: Rows) -> bool:
+        parts.append(rows)
         return True
 
     limits = EngineLimits(SLOTS, TOKEN_BUDGET, pair.kv_tokens // 16, max_model_len=LONGEST)
     stream = schedule(arrival_of(trace, ""), trace, seed)
     replay(stream, make_policy(*read_policy(policy), SLOTS, costs), pair.cost(), limits, sink)
-    requests = np.concatenate([chunk.requests for chunk in chunks])
-    requests = requests[np.argsort(requests[:, REQUEST_FIELDS.index("row")])]
-    steps = np.concatenate([chunk.steps for chunk in chunks])
-    states = chunks[-1].states
-    modes = [states[i].mode if i >= 0 else None for i in steps[:, STEP_COLUMNS.index("state")].tolist()]
-    sent, first, last, tokens = (requests[:, i] / 1.0 for i in (2, 3, 4, 6))
+    rows = joined(parts)
+    order = np.argsort(rows.request_column("row"))
+    sent, first, last, tokens = (
+        rows.request_column(name)[order] for name in ("sent", "first", "last", "output_tokens")
+    )
     several = tokens > 1
-    in_mixed = np.array([mode != "EB" for mode in modes])
+    modes = [rows.states[i].mode if i >= 0 else None for i in rows.step_column("state").tolist()]
+    in_mixed, duration = np.array([mode != "EB" for mode in modes]), rows.step_column("duration")
     return Played(
-        trace,
-        float((trace.prompt_tokens.sum() + tokens.sum()) / (last.max() - sent.min()) * 1e9),
-        float((first - sent).mean() / 1e9),
-        float(((last - first)[several] / (tokens[several] - 1)).mean() / 1e6),
-        float(steps[in_mixed, 1].sum() / steps[:, 1].sum()),
-        requests,
-        steps,
-        modes,
+        trace=trace,
+        rows=rows,
+        total=float((trace.prompt_tokens.sum() + tokens.sum()) / (last.max() - sent.min()) * 1e9),
+        ttft_s=float((first - sent).mean() / 1e9),
+        tpot_ms=float(((last - first)[several] / (tokens[several] - 1)).mean() / 1e6),
+        mixed=float(duration[in_mixed].sum() / duration.sum()),
+        sent=sent,
+        last=last,
+        output_tokens=tokens,
+        modes=modes,
     )
 
 
@@ -114,8 +123,8 @@ def regrets(pair: Pair, seeds: int) -> None:
         cells = [f"{np.mean(totals[policy]):,.0f}" for policy in (*SINGLE, *SWITCHING)]
         hindsight = [max(totals[policy][seed] for policy in SINGLE) for seed in range(seeds)]
         lost = [
-            spread([100 * (1 - a / b) for a, b in zip(totals[one], hindsight, strict=True)], "{:+.1f} %")
-            for one in SWITCHING
+            spread([100 * (1 - a / b) for a, b in zip(totals[policy], hindsight, strict=True)], "{:+.1f} %")
+            for policy in SWITCHING
         ]
         print(f"| {workload} | {' | '.join(cells)} | {best} | {' | '.join(lost)} |", flush=True)
 
@@ -132,8 +141,8 @@ def by_phase(pair: Pair, workload: str) -> None:
 
 def mixed_in(run: Played, rows: slice) -> float:
     """The share of a phase's time, first send to last send, that EB+ spent in mixed mode."""
-    sent = run.requests[rows, 2]
-    start, length = run.steps[:, 0], run.steps[:, 1]
+    sent = run.sent[rows]
+    start, length = run.steps()
     inside = (start >= sent.min()) & (start <= max(int(sent.max()), int(sent.min()) + 1))
     mixed = np.array([mode != "EB" for mode in run.modes])
     total = length[inside].sum()
@@ -143,7 +152,7 @@ def mixed_in(run: Played, rows: slice) -> float:
 def sweep(pair: Pair, workload: str, seeds: int) -> list[tuple[str, float, float, float]]:
     print(f"\n{workload}, mean of {seeds} seeds:\n")
     print("| policy | mean TTFT s | mean TPOT ms | total tok/s | time in mixed mode |\n|---|---|---|---|---|")
-    found = []
+    means = []
     for policy in ("v1", "eb", *(f"ebplus:delta={delta:g}" for delta in DELTAS)):
         runs = [play(pair, workload, policy, seed) for seed in range(seeds)]
         ttft, tpot, total, mixed = (
@@ -152,8 +161,8 @@ def sweep(pair: Pair, workload: str, seeds: int) -> list[tuple[str, float, float
         if policy == "eb":
             mixed = 0.0
         print(f"| {policy} | {ttft:.2f} | {tpot:.1f} | {total:,.0f} | {100 * mixed:.0f} % |", flush=True)
-        found.append((policy, ttft, tpot, total))
-    return found
+        means.append((policy, ttft, tpot, total))
+    return means
 
 
 def plot(pair: Pair, swept: dict[str, list[tuple[str, float, float, float]]], out: Path) -> None:
@@ -184,7 +193,7 @@ def plot(pair: Pair, swept: dict[str, list[tuple[str, float, float, float]]], ou
                 )
             for mark, rows in phase_rows(run.trace):
                 figure.add_vline(
-                    x=float(run.requests[rows.start, 2] / 1e9), line_dash="dot", line_color="#666666",
+                    x=float(run.sent[rows.start] / 1e9), line_dash="dot", line_color="#666666",
                     annotation_text=mark["name"], annotation_font_size=10, annotation_textangle=-90, row=1, col=col,
                 )  # fmt: skip
         figure.update_xaxes(title_text="virtual time (s)", row=1, col=col)
@@ -192,7 +201,7 @@ def plot(pair: Pair, swept: dict[str, list[tuple[str, float, float, float]]], ou
         labels, ttft, tpot, _ = zip(*swept[name], strict=True)
         figure.add_trace(
             go.Scatter(
-                x=ttft, y=tpot, text=[one.replace("ebplus:delta=", "δ = ") for one in labels], mode="markers+text",
+                x=ttft, y=tpot, text=[label.replace("ebplus:delta=", "δ = ") for label in labels], mode="markers+text",
                 textposition="top center", marker_color="#c0392b", showlegend=False,
             ),
             row=2, col=col,
@@ -210,9 +219,10 @@ def plot(pair: Pair, swept: dict[str, list[tuple[str, float, float, float]]], ou
 
 def processed(run: Played, pieces: int = 100) -> tuple[Any, Any]:
     """Starts of equal pieces of the run (s) and the prompt and decode tokens a second computed in each."""
-    ends = (run.steps[:, 0] + run.steps[:, 1]) / 1e9
+    start, length = run.steps()
+    ends = (start + length) / 1e9
     edges = np.linspace(0.0, float(ends.max()), pieces + 1)
-    tokens = run.steps[:, 3] + run.steps[:, 4]
+    tokens = run.rows.step_column("prefill_tokens") + run.rows.step_column("decode_requests")
     return edges[:-1], np.histogram(ends, edges, weights=tokens)[0] / np.diff(edges)
 
 
@@ -220,8 +230,9 @@ def exclusive_spans(run: Played) -> list[tuple[float, float]]:
     """Spans of the run (s) in exclusive mode."""
     exclusive = np.concatenate([[False], [mode == "EB" for mode in run.modes], [False]])
     rises, falls = np.flatnonzero(exclusive[1:] & ~exclusive[:-1]), np.flatnonzero(~exclusive[1:] & exclusive[:-1])
-    start, end = run.steps[:, 0] / 1e9, (run.steps[:, 0] + run.steps[:, 1]) / 1e9
-    return [(float(start[rise]), float(end[fall - 1])) for rise, fall in zip(rises, falls, strict=True)]
+    start, length = run.steps()
+    end = (start + length) / 1e9
+    return [(float(start[rise] / 1e9), float(end[fall - 1])) for rise, fall in zip(rises, falls, strict=True)]
 
 
 def main() -> None:

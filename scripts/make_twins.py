@@ -143,11 +143,18 @@ def write(number: int, make: Any) -> None:
         for name, values in columns.items()
         if name.endswith("_tokens")
     }
-    told = {"kind": "twin", **header, "drawn": drawn, "seed": SEED, "rows": ROWS, "made_by": "scripts/make_twins.py"}
+    description = {
+        "kind": "twin",
+        **header,
+        "drawn": drawn,
+        "seed": SEED,
+        "rows": ROWS,
+        "made_by": "scripts/make_twins.py",
+    }
     table = np.column_stack(list(columns.values()))
     assert table.shape[0] == ROWS
     with (FOLDER / f"{make.__name__}.csv").open("w", encoding="utf-8", newline="\n") as file:
-        file.write(f"# {json.dumps(told, ensure_ascii=False)}\n{','.join(columns)}\n")
+        file.write(f"# {json.dumps(description, ensure_ascii=False)}\n{','.join(columns)}\n")
         np.savetxt(file, table, fmt="%d", delimiter=",")
     means = ", ".join(f"{name} {table[:, i].mean():.1f}" for i, name in enumerate(list(columns)[:2]))
     print(f"{make.__name__}.csv: {ROWS} rows, means {means}")

@@ -93,21 +93,21 @@ KNOWN = {
 REAL = "Tables 2 and 3 with Figures 5 and 6"
 SETS = {"Table 2": REAL, "Table 3": REAL, "Fig 5": REAL, "Fig 6": REAL, "Fig 3": "Figure 3", "Fig 4": "Figure 4"}
 SETS |= {f"Table {number}": f"Table {number}" for number in (4, 5, 6)}
-Row = dict[str, Any]
+Json = dict[str, Any]
 
 
-def cells(rows: list[Row]) -> dict[tuple[Any, ...], list[Row]]:
+def cells(rows: list[Json]) -> dict[tuple[Any, ...], list[Json]]:
     """The rows that are figures of a cell, by the cell: tables 2 and 3 with the figures 5 and 6 of the same runs."""
-    found: dict[tuple[Any, ...], list[Row]] = {}
+    figures: dict[tuple[Any, ...], list[Json]] = {}
     for row in rows:
         if row["metric"] not in FIGURES or row["provenance"] not in TRUST:
             continue
         names = ("gpu", "model", "workload", "mu_L", "mu_O", "concurrency", "policy")
-        found.setdefault((SETS[short(row["table"])], *(row[name] for name in names)), []).append(row)
-    return found
+        figures.setdefault((SETS[short(row["table"])], *(row[name] for name in names)), []).append(row)
+    return figures
 
 
-def spec_of(rows: list[Row]) -> Row:
+def spec_of(rows: list[Json]) -> Json:
     """What is told of a cell, under the names of a run's spec."""
     first = rows[0]
     workload = WORKLOADS.get(first["workload"], first["workload"])
@@ -127,16 +127,16 @@ def spec_of(rows: list[Row]) -> Row:
     if requests and concurrency:
         spec["requests"] = requests
     for name, column in (("slots", "N"), ("token_budget", "B")):
-        told = next((row[column] for row in rows if row[column] is not None), None)
-        if told is not None:
-            spec[name] = told
+        value = next((row[column] for row in rows if row[column] is not None), None)
+        if value is not None:
+            spec[name] = value
     return spec
 
 
-def metrics_of(rows: list[Row]) -> tuple[Row, Row, list[str]]:
+def metrics_of(rows: list[Json]) -> tuple[Json, Json, list[str]]:
     """The metrics of a cell, each one's source, and what its versions say against each other."""
-    metrics: Row = {}
-    figures: Row = {}
+    metrics: Json = {}
+    figures: Json = {}
     notes: list[str] = []
     for row in sorted(rows, key=lambda row: TRUST.index(row["provenance"])):
         name, statistic, scale = FIGURES[row["metric"]]
@@ -153,7 +153,7 @@ def metrics_of(rows: list[Row]) -> tuple[Row, Row, list[str]]:
         note = in_our_words(row["note"])
         figures[key] = {"value": value, "table": short(row["table"]), "read_from": HOW[row["provenance"]]}
         figures[key] |= {"source": row["source"], **({"note": note} if note else {})}
-    notes += dict.fromkeys(f"{one['table']}: {one['note']}" for one in figures.values() if "note" in one)
+    notes += dict.fromkeys(f"{figure['table']}: {figure['note']}" for figure in figures.values() if "note" in figure)
     return metrics, figures, notes
 
 
@@ -172,19 +172,19 @@ def in_our_words(note: str | None) -> str | None:
     sys.exit(f"a note that is not known here: {note}: say it in NOTES")
 
 
-def exclusive(rows: list[Row]) -> None:
+def exclusive(rows: list[Json]) -> None:
     """Every cell of arXiv 2606.00516."""
-    for (experiment, *_), found in cells(rows).items():
-        metrics, figures, notes = metrics_of(found)
-        spec = spec_of(found)
-        notes += [KNOWN[one] for one in (spec["workload"], spec["gpu"]) if one in KNOWN]
+    for (experiment, *_), cell in cells(rows).items():
+        metrics, figures, notes = metrics_of(cell)
+        spec = spec_of(cell)
+        notes += [KNOWN[name] for name in (spec["workload"], spec["gpu"]) if name in KNOWN]
         publish(spec, metrics, {"paper": EXCLUSIVE, "set": experiment, "figures": figures}, notes)
 
 
-def fair(table: Row) -> None:
+def fair(table: Json) -> None:
     """Table 1 of arXiv 2608.02244: a simulation in token-steps, so of no GPU and no model."""
     policies = {"FCFS": "v1", "LJF": "ljf"}
-    told = ("cost", "tau_Q", "c_T", "tau_E", "throughput_gain_pct_vs_LJF")
+    besides = ("cost", "tau_Q", "c_T", "tau_E", "throughput_gain_pct_vs_LJF")
     for row in table["rows"]:
         spec = {
             "gpu": "none",
@@ -203,7 +203,7 @@ def fair(table: Row) -> None:
         }
         source = {"value": None, "table": "Table 1", "read_from": "the paper", "source": table["source"]}
         figures = {name: source | {"value": metrics[name]["value"]} for name in metrics}
-        figures |= {name: source | {"value": row[name]} for name in told}
+        figures |= {name: source | {"value": row[name]} for name in besides}
         notes = [
             "Table 1: profit in abstract money, its prices and the lengths behind it are not told; throughput "
             f"{row['throughput_gain_pct_vs_LJF']:+g} % against LJF"
@@ -211,7 +211,7 @@ def fair(table: Row) -> None:
         publish(spec, metrics, {"paper": FAIR, "set": "Table 1", "figures": figures}, notes)
 
 
-def publish(spec: Row, metrics: Row, provenance: Row, notes: list[str]) -> None:
+def publish(spec: Json, metrics: Json, provenance: Json, notes: list[str]) -> None:
     """Writes a cell's directory."""
     digest = hashlib.sha256(json.dumps(spec, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     name = slug(f"{provenance['paper']} {provenance['set']}") + f"-{digest[:8]}"
@@ -227,12 +227,12 @@ def publish(spec: Row, metrics: Row, provenance: Row, notes: list[str]) -> None:
     }
     path.mkdir(parents=True, exist_ok=True)
     MADE.add(path)
-    files: dict[Path, Row] = {
+    files: dict[Path, Json] = {
         path / "run.json": manifest,
         path / "summary.json": {"schema": 1, "window": None, "metrics": metrics},
     }
     text = {file: json.dumps(value, indent=1, ensure_ascii=False) + "\n" for file, value in files.items()}
-    if any(not file.is_file() or file.read_text(encoding="utf-8") != one for file, one in text.items()):
+    if any(not file.is_file() or file.read_text(encoding="utf-8") != content for file, content in text.items()):
         write_json(files)
 
 

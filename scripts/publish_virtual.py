@@ -107,13 +107,13 @@ def jobs() -> Iterator[Job]:
 
 def made() -> dict[str, list[Path]]:
     """The complete runs under results/ by the command that made them."""
-    found: dict[str, list[Path]] = {}
+    runs: dict[str, list[Path]] = {}
     for file in sorted(RESULTS.rglob("run.json")):
         manifest = json.loads(file.read_bytes())
         command = manifest.get("provenance", {}).get("command")
         if isinstance(command, list) and command[:1] == ["bench"]:
-            found.setdefault(shlex.join(command[1:]), []).append(file.parent)
-    return found
+            runs.setdefault(shlex.join(command[1:]), []).append(file.parent)
+    return runs
 
 
 def main() -> None:
@@ -124,23 +124,23 @@ def main() -> None:
     if not (Path("scripts") / Path(__file__).name).is_file():
         sys.exit("run this from the repository's root: the command lines in the manifests name no other place")
     bench = Path(sysconfig.get_path("scripts")) / "bench"
-    there = made()
+    runs_of = made()
     for job in jobs():
         line = shlex.join(job.words)
         if options.only not in line:
             continue
-        runs = [path for path in there.get(line, []) if not path.name.endswith(".partial")]
+        runs = [path for path in runs_of.get(line, []) if not path.name.endswith(".partial")]
         if options.list or len(runs) == job.runs:
             print(f"{len(runs):>3} of {job.runs:>3}  bench {line}", flush=True)
             continue
-        for path in there.get(line, []):
+        for path in runs_of.get(line, []):
             shutil.rmtree(path)
         print(f"making    bench {line}", flush=True)
-        done = subprocess.run(
+        process = subprocess.run(
             [bench, *job.words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
         )
-        if done.returncode:
-            sys.exit(f"bench ended with {done.returncode}:\n{done.stderr}")
+        if process.returncode:
+            sys.exit(f"bench ended with {process.returncode}:\n{process.stderr}")
 
 
 if __name__ == "__main__":

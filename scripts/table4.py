@@ -25,7 +25,7 @@ import numpy as np
 from harness.engines.simulated import replay
 from harness.profiles.pair import Pair, load_pair
 from harness.simulate.limits import EngineLimits
-from harness.simulate.rows import Rows
+from harness.simulate.rows import Rows, joined
 from policies.catalog import make_policy, read_policy
 from workloads.catalog import load_workload
 from workloads.core.arrivals import Closed
@@ -66,10 +66,10 @@ def replayed(
 ) -> dict[str, float]:
     """A closed loop's metrics: requests/s, total tok/s, mean TTFT (s), mean TPOT (ms)."""
     costs = pair.policy_constants(*means, budget)
-    chunks: list[Rows] = []
+    parts: list[Rows] = []
 
-    def sink(chunk: Rows) -> bool:
-        chunks.append(chunk)
+    def sink(rows: Rows) -> bool:
+        parts.append(rows)
         return True
 
     replay(
@@ -79,11 +79,12 @@ def replayed(
         EngineLimits(slots, budget, pair.kv_tokens // 16, max_model_len=16384),
         sink,
     )
-    rows = np.concatenate([chunk.requests for chunk in chunks])
-    sent, first, last, tokens = rows[:, 2] / 1e9, rows[:, 3] / 1e9, rows[:, 4] / 1e9, rows[:, 6]
+    rows = joined(parts)
+    sent, first, last = (rows.request_column(name) / 1e9 for name in ("sent", "first", "last"))
+    tokens = rows.request_column("output_tokens")
     several = tokens > 1
     return {
-        "request_throughput": float(len(rows) / last.max()),
+        "request_throughput": float(len(tokens) / last.max()),
         "total_token_throughput": float((trace.prompt_tokens.sum() + tokens.sum()) / last.max()),
         "mean_ttft": float((first - sent).mean()),
         "mean_tpot": float(((last - first)[several] / (tokens[several] - 1)).mean() * 1e3),
@@ -114,7 +115,7 @@ def published_gain(rows: list[dict[str, Any]], gpu: str, name: str, concurrency:
     return alone if alone is not None else change(cell[name, output], cell["v1", output])
 
 
-def told_gains(gains: list[Gain], models: Iterable[str], metrics: Iterable[str]) -> None:
+def print_gains(gains: list[Gain], models: Iterable[str], metrics: Iterable[str]) -> None:
     """Prints the changes one by one, then for each policy and metric signs, size of the error and bias."""
     print(f"{'cell':<54}{'policy':<33}{'metric':<23}{'published':>10}", end="")
     print("".join(f"{model:>11}{'error, pp':>11}" for model in models))
@@ -129,11 +130,11 @@ def told_gains(gains: list[Gain], models: Iterable[str], metrics: Iterable[str])
     names = dict.fromkeys(gain.policy for gain in gains)
     for policy in (*names, "all"):
         for metric in metrics:
-            found = [gain for gain in gains if gain.metric == metric and policy in (gain.policy, "all")]
-            for model in models if found else ():
-                errors = [gain.error(model) for gain in found]
+            chosen = [gain for gain in gains if gain.metric == metric and policy in (gain.policy, "all")]
+            for model in models if chosen else ():
+                errors = [gain.error(model) for gain in chosen]
                 print(f"{policy:<33}{metric:<23}{model:<9}", end="")
-                print("".join(f"{held(found, model, least):>{width}}" for least, width in ((0.05, 9), (5, 11))), end="")
+                print(f"{held(chosen, model, 0.05):>9}{held(chosen, model, 5):>11}", end="")
                 print(f"{np.median(np.abs(errors)):>9.1f}{np.mean(errors):>+9.1f}")
 
 
@@ -145,16 +146,21 @@ def held(gains: list[Gain], model: str, least: float) -> str:
 
 def runs_of(root: Path, want: Callable[[Path], bool]) -> list[tuple[dict[str, Any], dict[str, float]]]:
     """Specs and the three metrics (requests/s, mean TTFT, mean TPOT) of the runs of Qwen3-8B under a folder."""
-    found = []
-    names = {"request_throughput": "value", "ttft_s": "mean", "tpot_s": "mean"}
+    runs = []
+    statistics = {"request_throughput": "value", "ttft_s": "mean", "tpot_s": "mean"}
     for file in sorted(root.rglob("run.json")):
-        spec = json.loads(file.read_bytes())["spec"]
+        manifest = json.loads(file.read_bytes())
+        spec = manifest["spec"]
         if want(file) and spec["model"] == "Qwen/Qwen3-8B":
             metrics = json.loads((file.parent / "summary.json").read_bytes())["metrics"]
-            told = {name: metrics[name][one] for name, one in names.items() if one in metrics.get(name, {})}
-            spec["set"] = json.loads(file.read_bytes())["provenance"].get("set")
-            found.append((spec, told))
-    return found
+            values = {
+                name: metrics[name][statistic]
+                for name, statistic in statistics.items()
+                if statistic in metrics.get(name, {})
+            }
+            spec["set"] = manifest["provenance"].get("set")
+            runs.append((spec, values))
+    return runs
 
 
 def gains_of_results(results: Path) -> list[Gain]:
@@ -182,10 +188,11 @@ def gains_of_results(results: Path) -> list[Gain]:
         for policy in (name for name in ("v0", "eb") if name in policies and name in group):
             for metric in ("request_throughput", "ttft_s", "tpot_s"):
                 if metric in policies[policy] and metric in policies["v1"]:
-                    mean = {one: float(np.mean([run[metric] for run in group[one]])) for one in (policy, "v1")}
-                    told = change(policies[policy][metric], policies["v1"][metric])
+                    ours_mean, base_mean = (np.mean([run[metric] for run in group[arm]]) for arm in (policy, "v1"))
+                    published = change(policies[policy][metric], policies["v1"][metric])
                     place = f"{gpu} {workload}, ours c={load} N={slots} B={budget}"
-                    gains.append(Gain(place, policy, metric, told, {"results/": change(mean[policy], mean["v1"])}))
+                    simulated_gain = change(float(ours_mean), float(base_mean))
+                    gains.append(Gain(place, policy, metric, published, {"results/": simulated_gain}))
     return gains
 
 
@@ -199,35 +206,25 @@ def gains_at_their_own(results: Path) -> list[Gain]:
     for (experiment, gpu, workload), policies in sorted(cells.items()):
         pair = load_pair(gpu, "Qwen/Qwen3-8B")
         name, _, options = workload.partition(":")
-        given = dict(one.split("=") for one in options.split(",") if one)
+        given = dict(option.split("=") for option in options.split(",") if option)
         trace = load_workload(name, given, requests=4000, seed=0, model="Qwen/Qwen3-8B")
         means = (float(trace.prompt_tokens.mean()), float(trace.output_tokens.mean()))
         ours: dict[str, dict[str, float]] = {}
         for policy, (spec, _) in policies.items():
             slots, budget = spec.get("slots", 1024), spec.get("token_budget", 14336)
             for model in ("linear", "roofline"):
-                found = replayed(trace, pair, model, policy, 2048, slots, budget, means)
-                ours.setdefault(policy, {})[model] = found["request_throughput"]
+                metrics = replayed(trace, pair, model, policy, 2048, slots, budget, means)
+                ours.setdefault(policy, {})[model] = metrics["request_throughput"]
         place = f"{'Tables 2, 3' if experiment.startswith('Tables') else experiment}: {gpu} {workload}"
-        for policy in (one for one in ("v0", "eb") if one in policies):
-            told = change(policies[policy][1]["request_throughput"], policies["v1"][1]["request_throughput"])
+        for policy in (name for name in ("v0", "eb") if name in policies):
+            published = change(policies[policy][1]["request_throughput"], policies["v1"][1]["request_throughput"])
             changes = {model: change(ours[policy][model], base) for model, base in ours["v1"].items()}
-            gains.append(Gain(place, policy, "request_throughput", told, changes))
+            gains.append(Gain(place, policy, "request_throughput", published, changes))
     return gains
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    default = Path(__file__).parents[1] / "../shared/reference/paper_tables.json"
-    parser.add_argument("--reference", type=Path, default=default, help="the published tables")
-    parser.add_argument("--results", type=Path, default=Path(__file__).parents[1] / "results", help="published runs")
-    given = parser.parse_args()
-    reference, results = given.reference, given.results
-    if not reference.is_file():
-        sys.exit(f"{reference}: not there: name the published tables with --reference")
-    rows = [
-        row for row in json.loads(reference.read_text()) if row["table"] == "Table 4" and row["model"] == "Qwen3-8B"
-    ]
+def print_cells(rows: list[dict[str, Any]]) -> list[Gain]:
+    """Prints Table 4's cells beside the simulated ones and the errors; returns the changes against v1."""
     published = {
         (row["gpu"], row["policy"], row["concurrency"], row["metric"]): row["value"]
         for row in rows
@@ -245,38 +242,63 @@ def main() -> None:
                 if not any(cells.values()):
                     continue
                 for policy in policies:
-                    found: dict[str, dict[str, float]] = {}
-                    for model in ("linear", "roofline"):
-                        ours = found[model] = simulated(pair, model, policy, concurrency)
-                        for metric, value in cells.items():
-                            if value is None:
-                                continue
-                            error = 100 * (ours[metric] / value - 1)
-                            errors.setdefault((model, metric), []).append(error)
-                            print(
-                                f"{gpu:<13}{concurrency:>5} {policy:<33}{model:<9}"
-                                f"{metric + ' ' + UNITS[metric]:<29}{value:>8,g} {ours[metric]:>10,.4g}{error:>+8.1f}%"
-                            )
-                    base = base or found
+                    ours = {model: simulated(pair, model, policy, concurrency) for model in ("linear", "roofline")}
+                    print_errors(f"{gpu:<13}{concurrency:>5} {policy:<33}", cells, ours, errors)
+                    base = base or ours
                     for metric in METRICS if name != "v1" else ():
-                        told = published_gain(rows, gpu, name, concurrency, metric)
-                        if told is not None:
-                            changes = {one: change(found[one][metric], base[one][metric]) for one in found}
-                            gains.append(Gain(f"{gpu} c={concurrency}", policy, metric, told, changes))
+                        gain = published_gain(rows, gpu, name, concurrency, metric)
+                        if gain is not None:
+                            changes = {model: change(ours[model][metric], base[model][metric]) for model in ours}
+                            gains.append(Gain(f"{gpu} c={concurrency}", policy, metric, gain, changes))
     print("\nerror in %, median of the absolute values (beside it: the authors' re-runs against their own paper)")
     for (model, metric), off in errors.items():
         print(f"{model:<9}{metric:<23}{np.median(np.abs(off)):6.1f}   ({RERUN_SPREAD[metric]}, {len(off)} cells)")
+    return gains
+
+
+def print_errors(
+    place: str,
+    cells: dict[str, float | None],
+    ours: dict[str, dict[str, float]],
+    errors: dict[tuple[str, str], list[float]],
+) -> None:
+    """Prints a published cell beside what each cost model gives, and adds what they are off, %, to `errors`."""
+    for model, metrics in ours.items():
+        for metric, value in cells.items():
+            if value is None:
+                continue
+            error = 100 * (metrics[metric] / value - 1)
+            errors.setdefault((model, metric), []).append(error)
+            print(
+                f"{place}{model:<9}{metric + ' ' + UNITS[metric]:<29}{value:>8,g} {metrics[metric]:>10,.4g}"
+                f"{error:>+8.1f}%"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    default = Path(__file__).parents[1] / "../shared/reference/paper_tables.json"
+    parser.add_argument("--reference", type=Path, default=default, help="the published tables")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parents[1] / "results", help="published runs")
+    given = parser.parse_args()
+    reference, results = given.reference, given.results
+    if not reference.is_file():
+        sys.exit(f"{reference}: not there: name the published tables with --reference")
+    rows = [
+        row for row in json.loads(reference.read_text()) if row["table"] == "Table 4" and row["model"] == "Qwen3-8B"
+    ]
+    gains = print_cells(rows)
     print("\nTable 4: changes against v1")
-    told_gains(gains, ("linear", "roofline"), METRICS)
+    print_gains(gains, ("linear", "roofline"), METRICS)
     print("\nTables 2, 3 and 6: changes against v1 beside the runs in results/")
-    told_gains(gains_of_results(results), ("results/",), ("request_throughput", "ttft_s", "tpot_s"))
+    print_gains(gains_of_results(results), ("results/",), ("request_throughput", "ttft_s", "tpot_s"))
     at_own = gains_at_their_own(results)
     for experiment in ("Tables 2, 3", "Figure 4"):
         print(
             f"\n{experiment}: changes against v1, 2,048 in flight, each at the paper's own slots and budget where told"
         )
         own = [gain for gain in at_own if gain.place.startswith(experiment)]
-        told_gains(own, ("linear", "roofline"), ("request_throughput",))
+        print_gains(own, ("linear", "roofline"), ("request_throughput",))
 
 
 if __name__ == "__main__":

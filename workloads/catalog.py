@@ -20,6 +20,7 @@ from workloads.lengths.filters import select
 from workloads.lengths.synthetic import LAWS
 from workloads.loaders import Load, RunInputs, Texts, Values, protocol
 from workloads.traces import formats
+from workloads.traces.units import UNITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,9 @@ _ENTRIES = (
             Option("source", str, "embedded", "embedded, or hub: V3 from the hub", choices=("embedded", "hub")),
             *_TEXT,
             *protocol(500, 0),
+            Option(
+                "natural", int, 0, "outputs as a model stops by itself: so many tokens in the mean, 0: the data's", 0
+            ),
             _ORDER,
         ),
         loaders.share_gpt,
@@ -162,6 +166,8 @@ _ENTRIES = (
         (
             Option("path", str, None, "the file"),
             Option("format", str, "", "by default guessed from the content", choices=("", *formats.FORMATS)),
+            Option("unit", str, "", "of its times: s, ms, us, ns; by default what the form has", choices=("", *UNITS)),
+            Option("block", int, 0, "tokens that a hash id stands for; 0: as the prompts' lengths tell", 0),
             *_TEXT,
             *protocol(0, 0),
             _ORDER,
@@ -268,7 +274,7 @@ def canonical_workload(name: str, given: Mapping[str, str]) -> str:
 
 def _canonical(entry: WorkloadEntry, values: Values) -> str:
     changed = {option.name: values[option.name] for option in entry.options if values[option.name] != option.default}
-    first = [changed.pop("path")] if entry.name == "file" else []
+    first = [options.quoted(changed.pop("path"), ",=")] if entry.name == "file" else []
     parts = first + [f"{key}={options.write(changed[key])}" for key in sorted(changed)]
     # The name of a drift is an option already, so that the others follow a comma.
     return f"{entry.name}{',' if ':' in entry.name else ':'}{','.join(parts)}" if parts else entry.name

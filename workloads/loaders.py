@@ -19,6 +19,7 @@ from workloads.lengths.embedded import load_embedded
 from workloads.lengths.filters import limit, with_history
 from workloads.lengths.synthetic import synthesize
 from workloads.traces import formats
+from workloads.traces.file_options import NO_BLOCKS, FileOptions
 
 Values = Mapping[str, Any]
 DEFAULT_REQUESTS = 4000
@@ -54,7 +55,7 @@ def protocol(cap: int, forced: int, min_output: int = 1) -> tuple[Option, ...]:
     )
 
 
-_LIMITS = ("pairs", *(option.name for option in protocol(0, 0)))
+_LIMITS = ("pairs", "natural", *(option.name for option in protocol(0, 0)))
 
 
 def _limited(trace: Trace, values: Values) -> Trace:
@@ -134,8 +135,10 @@ def own_file(values: Values, inputs: RunInputs) -> Trace:
     # pathlib's own expanduser raises for an unknown ~user: that is then a file that is not there.
     path = Path(os.path.expanduser(values["path"]))
     format_ = values["format"] or formats.guess_format(path)
+    given = FileOptions(values["unit"], values["block"])
     if format_ in formats.LOADERS:
-        return _limited(formats.LOADERS[format_](path), values)
+        return _limited(formats.LOADERS[format_](path, given), values)
+    given.refuse(path, no_times="conversations have no times here", no_blocks=NO_BLOCKS)
     trace = sharegpt.load(
         path,
         tokenizer=values["tokenizer"],

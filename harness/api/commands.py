@@ -54,9 +54,9 @@ class Comparisons(Sequence[Comparison]):
         return iter(self._comparisons)
 
     def __str__(self) -> str:
-        from harness.report.sentences import words
+        from harness.report.sentences import sentences
 
-        return "\n".join(line for comparison in self for line in words(comparison))
+        return "\n".join(line for comparison in self for line in sentences(comparison))
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -82,7 +82,7 @@ def compare(
     `results` are directories or runs that were read already. `allow` names what may differ besides the policy, `alpha`
     (tokens) is what gaps are compared with. UserError where there are not two arms or they may not be compared.
     """
-    from harness.report.arms import arms, with_baseline, without_copies
+    from harness.report.arms import arms_of, with_baseline, without_older_copies
     from harness.report.comparison import compare_runs
     from harness.runs.run import load_run, runs_of
 
@@ -96,8 +96,8 @@ def compare(
             runs += [load_run(path) for path in dict.fromkeys(runs_of([Path(result)]))]
     if not runs:
         raise UserError("compare needs runs: give directories, or what read() and run() return")
-    kept, _ = without_copies(runs)
-    first, *others = with_baseline(arms(kept), baseline, alone=len(results) == 1)
+    kept, _ = without_older_copies(runs)
+    first, *others = with_baseline(arms_of(kept), baseline, alone=len(results) == 1)
     if not others:
         raise UserError(f"only one arm ({first[0].spec.policy}): give runs of two policies to compare")
     return Comparisons([compare_runs(first, other, frozenset(allow), alpha) for other in others])

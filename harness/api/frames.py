@@ -54,7 +54,7 @@ def summary_row(run: Run) -> dict[str, Any]:
     mean or of the number.
     """
     # What a published figure does not say of its run stays empty.
-    spec, counts = run.told, run.manifest.get("counts", {})
+    spec, counts = run.known_spec, run.manifest.get("counts", {})
     row: dict[str, Any] = {"path": str(run.path)}
     row |= {name: spec.get(name) for name in SPEC_COLUMNS}
     row |= {"kind": run.kind, "status": run.status, "verdict": run.level}

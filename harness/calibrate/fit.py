@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import UserError
+from harness.profiles.linear import lowest_beta_mb
 
 Floats = npt.NDArray[np.float64]
 
@@ -60,23 +61,23 @@ def fit(matrix: Floats, seconds: Floats) -> Fitted:
     about the same load, since a cost that bends is no noise. A load counts by the root of its number of steps, so that
     a thousand short prompts do not outvote the long ones. Steps must take above 0 s.
     """
-    found = _least_absolute(matrix / seconds[:, None])
-    kept, spread = _without_outliers(matrix @ found, seconds)
+    coefficients = _least_absolute(matrix / seconds[:, None])
+    kept, spread = _without_outliers(matrix @ coefficients, seconds)
     rows = target = np.empty(0)
     for _ in range(3):
-        predicted = _above_zero(matrix @ found, seconds)
+        predicted = _above_zero(matrix @ coefficients, seconds)
         loads = np.floor(np.log(predicted / predicted.min()) / math.log(_LOAD)).astype(np.int64)
         weights = np.bincount(loads[kept], minlength=loads.max() + 1)[loads[kept]] ** -0.25
         scale = predicted[kept] / weights
         rows, target = matrix[kept] / scale[:, None], seconds[kept] / scale
-        found = _solve(rows, target)
-    predicted = matrix @ found
+        coefficients = _solve(rows, target)
+    predicted = matrix @ coefficients
     error = seconds[kept] - predicted[kept]
     total = float(np.sum((seconds[kept] - seconds[kept].mean()) ** 2))
     bend, bend_s = _bend(predicted[kept], seconds[kept], loads[kept])
     return Fitted(
-        coefficients=tuple(map(float, found)),
-        half_widths=_half_widths(rows, target - rows @ found),
+        coefficients=tuple(map(float, coefficients)),
+        half_widths=_half_widths(rows, target - rows @ coefficients),
         r2=1 - float(np.sum(error**2)) / total if total > 0 else 1.0,
         spread=spread,
         steps=len(seconds),
@@ -90,14 +91,14 @@ def fit(matrix: Floats, seconds: Floats) -> Fitted:
 def _least_absolute(rows: Floats) -> Floats:
     """Coefficients of the least absolute relative errors: no outlier pulls them."""
     target = np.ones(len(rows))
-    found = _solve(rows, target)
+    coefficients = _solve(rows, target)
     for _ in range(_ROUNDS):
         # Weights of 1/|residual| make squares absolute values.
-        weights = 1 / np.sqrt(np.maximum(np.abs(target - rows @ found), 1e-12))
-        before, found = found, _solve(rows * weights[:, None], target * weights)
-        if np.allclose(rows @ before, rows @ found, rtol=0, atol=1e-7):
+        weights = 1 / np.sqrt(np.maximum(np.abs(target - rows @ coefficients), 1e-12))
+        before, coefficients = coefficients, _solve(rows * weights[:, None], target * weights)
+        if np.allclose(rows @ before, rows @ coefficients, rtol=0, atol=1e-7):
             break
-    return found
+    return coefficients
 
 
 def _without_outliers(predicted: Floats, seconds: Floats) -> tuple[npt.NDArray[np.bool_], float]:
@@ -132,28 +133,28 @@ def _above_zero(predicted: Floats, seconds: Floats) -> Floats:
     return np.maximum(predicted, np.median(seconds) * 1e-3)
 
 
-def line(load: Floats, seconds: Floats, what: str, remedy: str) -> Fitted:
+def fit_line(load: Floats, seconds: Floats, what: str, remedy: str) -> Fitted:
     """α ≥ 0 and β > 0 of seconds = α + β·load; `what` and `remedy` name the slope and the runs that would tell it.
 
     Raises UserError where the loads do not differ or the slope is not positive.
     """
     if load.min() == load.max():
         raise UserError(f"{what}: every step has the same load of {load.min():g}, so no slope can be told: {remedy}")
-    found = fit(np.column_stack((np.ones_like(load), load)), seconds)
-    alpha, beta = found.coefficients
+    fitted = fit(np.column_stack((np.ones_like(load), load)), seconds)
+    alpha, beta = fitted.coefficients
     if alpha < 0 < beta:
         held = fit(load[:, None], seconds)
-        found = replace(held, coefficients=(0.0, *held.coefficients), half_widths=(0.0, *held.half_widths))
+        fitted = replace(held, coefficients=(0.0, *held.coefficients), half_widths=(0.0, *held.half_widths))
         beta = held.coefficients[0]
     if beta <= 0:
         raise UserError(
             f"{what} comes out as {beta:.3g}, not positive, over loads of {load.min():g} to {load.max():g}: {remedy}"
         )
-    return found
+    return fitted
 
 
 @dataclass(frozen=True, slots=True)
-class Mixed:
+class MixedFit:
     """α_MB, a, b, c of α_MB + (a + b·r + c·r²)·tokens; `free` names those that were fitted, `held` says the rest."""
 
     alpha_s: float
@@ -162,16 +163,16 @@ class Mixed:
     c_s: float
     free: tuple[str, ...]
     held: str
-    found: Fitted
+    fitted: Fitted
 
 
-def mixed(prefill: Floats, decodes: Floats, seconds: Floats, alpha_p_s: float) -> Mixed | None:
+def fit_mixed(prefill_tokens: Floats, decodes: Floats, seconds: Floats, alpha_p_s: float) -> MixedFit | None:
     """The richest form of a mixed step's cost that these steps tell apart; None where they tell none.
 
     In order: α_MB, a, b, c; c held at 0; α_MB held at α_p; both. A form must not be ill-conditioned, must give
     α_MB ≥ 0 and a cost a token above 0 for every r in [0, 1].
     """
-    tokens = prefill + decodes
+    tokens = prefill_tokens + decodes
     terms = np.column_stack((np.ones_like(tokens), tokens, decodes, decodes**2 / tokens))
     forms = (
         ((0, 1, 2, 3), ""),
@@ -188,19 +189,13 @@ def mixed(prefill: Floats, decodes: Floats, seconds: Floats, alpha_p_s: float) -
         if rest.min() <= 0:
             # Faster than α_p alone: take the steps for what they are.
             rest = np.maximum(rest, seconds * 1e-3)
-        found = fit(matrix, rest)
+        fitted = fit(matrix, rest)
         free = tuple(MIXED_CONSTANTS[i] for i in columns)
-        given = dict(zip(columns, found.coefficients, strict=True))
-        one = Mixed(given.get(0, fixed), given[1], given[2], given.get(3, 0.0), free, held, found)
-        if one.alpha_s >= 0 and lowest(one.a_s, one.b_s, one.c_s) > 0:
-            return one
+        coefficient = dict(zip(columns, fitted.coefficients, strict=True))
+        alpha, a, b, c = coefficient.get(0, fixed), coefficient[1], coefficient[2], coefficient.get(3, 0.0)
+        if alpha >= 0 and lowest_beta_mb(a, b, c) > 0:
+            return MixedFit(alpha, a, b, c, free, held, fitted)
     return None
-
-
-def lowest(a: float, b: float, c: float) -> float:
-    """The least of a + b·r + c·r² over r in [0, 1]."""
-    vertex = min(1.0, max(0.0, -b / (2 * c))) if c else 0.0
-    return min(a + r * (b + r * c) for r in (0.0, 1.0, vertex))
 
 
 def _solve(rows: Floats, target: Floats) -> Floats:
@@ -211,6 +206,7 @@ def _solve(rows: Floats, target: Floats) -> Floats:
 
 
 def _condition(rows: Floats) -> float:
+    """The condition number, its columns scaled to equal length; infinite where one is all zeros."""
     length = np.linalg.norm(rows, axis=0)
     return float(np.linalg.cond(rows / length)) if length.all() else float("inf")
 

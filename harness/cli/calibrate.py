@@ -20,7 +20,7 @@ def calibrate(dirs: tuple[Path, ...], out: Path, kv_tokens: int | None, label: s
     import orjson
 
     from harness.calibrate.constants import calibrate as calibrate_runs
-    from harness.calibrate.profile import document, lines, write_profile
+    from harness.calibrate.profile import document, report, write_profile
     from harness.runs.run import runs_of
 
     constants = calibrate_runs(runs_of(dirs), kv_tokens)
@@ -28,7 +28,7 @@ def calibrate(dirs: tuple[Path, ...], out: Path, kv_tokens: int | None, label: s
     if as_json:
         click.echo(orjson.dumps(document(constants)))
         return
-    for line in lines(constants):
+    for line in report(constants):
         click.echo(line)
     click.echo(
         f"written: {out} (bench run --engine simulated --gpu {out if out.is_absolute() else f'./{out}'} "

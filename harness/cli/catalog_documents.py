@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from harness.core.errors import UserError
-from harness.profiles.files import gpu_names, model_names
-from harness.profiles.pair import load_pair
+from harness.profiles.coverage import coverage
+from harness.profiles.files import gpu_names
+from harness.profiles.models import all_model_names
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,21 +40,42 @@ def _entry(entry: PolicyEntry | OfflineEntry | WorkloadEntry) -> dict[str, Any]:
 
 
 def pairs_document() -> list[dict[str, Any]]:
-    """An entry a GPU and model: how the cost of a step is known, and the KV capacity; or why it cannot be had."""
+    """An entry a GPU and model: on how many GPUs it fits, how a step is priced, the KV capacity, the largest gap.
+
+    `basis` is that of the cost model of `auto`, null where there is none; `why_not` says why.
+    """
     pairs = []
     for gpu in gpu_names():
-        for model in model_names():
-            entry: dict[str, Any] = {"name": f"{gpu} {model}", "gpu": gpu, "model": model, "options": []}
-            try:
-                pair = load_pair(gpu, model)
-                pair.cost()
-            except UserError as error:
-                entry |= {"summary": f"not available: {error}", "source": "", "basis": None, "kv_tokens": None}
-            else:
-                entry |= {"summary": pair.describe(), "source": f"{pair.kv_tokens:,} KV tokens", "basis": pair.basis}
-                entry |= {"kv_tokens": pair.kv_tokens}
-            pairs.append(entry)
+        for model in all_model_names():
+            known = coverage(gpu, model)
+            entry = {"name": f"{gpu} {model}", **dataclasses.asdict(known)}
+            pairs.append(entry | {"basis": known.cost_models[known.auto] if known.auto else None})
     return pairs
+
+
+def pairs_tables(pairs: list[dict[str, Any]]) -> RenderableType:
+    """A table a GPU, a line a model; under it why some cannot be had."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    parts: list[RenderableType] = []
+    for gpu in dict.fromkeys(pair["gpu"] for pair in pairs):
+        table = Table("model", "GPUs", "cost models, auto first", "mixed call", "KV tokens", "largest gap", title=gpu)
+        table.title_justify, table.title_style = "left", "bold"
+        refused = Text()
+        for pair in (pair for pair in pairs if pair["gpu"] == gpu):
+            if not pair["cost_models"]:
+                refused.append(f"  {pair['model']}: {pair['why_not']}\n")
+                continue
+            names = sorted(pair["cost_models"], key=lambda name: name != pair["auto"])
+            # A roofline is always derived and kernels are always measured ones.
+            told = ", ".join(f"{name} ({pair['cost_models'][name]})" if name == "linear" else name for name in names)
+            gap = f"{pair['gap']['factor']:.1f}× {pair['gap']['what']}" if pair["gap"] else "–"
+            kv_tokens = f"{pair['kv_tokens']:,}"
+            table.add_row(pair["model"], str(pair["tp"]), told, pair["mixed_call"] or "–", kv_tokens, gap)
+        parts += [table, refused] if refused else [table]
+    return Group(*parts)
 
 
 def catalog_table(entries: list[dict[str, Any]]) -> RenderableType:

@@ -33,10 +33,20 @@ def list_workloads(as_json: bool) -> None:
 @click.command(name="gpus")
 @JSON
 def list_gpus(as_json: bool) -> None:
-    """List the GPU and model pairs, and how the cost of their steps is known."""
-    from harness.cli.catalog_documents import pairs_document
+    """List GPUs and models: on how many GPUs one fits, which cost models price it, and where their tables are thin.
 
-    _print_catalog(pairs_document(), "pairs", as_json)
+    Any other model goes by its config.json or its id on huggingface.co (`bench run --model`).
+    """
+    import orjson
+
+    from harness.cli.catalog_documents import pairs_document, pairs_tables
+    from harness.core.console import plain_console
+
+    pairs = pairs_document()
+    if as_json:
+        click.echo(orjson.dumps({"pairs": pairs}))
+    else:
+        plain_console().print(pairs_tables(pairs))
 
 
 def _print_catalog(entries: list[dict[str, Any]], name: str, as_json: bool) -> None:

@@ -41,7 +41,7 @@ def compare(
     import orjson
 
     from harness.core.console import plain_console
-    from harness.report.arms import arms, with_baseline, without_copies
+    from harness.report.arms import arms_of, with_baseline, without_older_copies
     from harness.report.comparison import compare_runs
     from harness.report.fail_on import parse_fail_on
     from harness.report.flat import comparison_rows
@@ -49,10 +49,10 @@ def compare(
     from harness.runs.run import load_run, runs_of
 
     tests = [parse_fail_on(text) for text in conditions]
-    runs, same = without_copies([load_run(path) for path in dict.fromkeys(runs_of(dirs))])
-    if same:
-        click.echo(f"{same} virtual runs are exact copies of later ones: left out", err=True)
-    first, *others = with_baseline(arms(runs), baseline, alone=len(dirs) == 1)
+    runs, copies = without_older_copies([load_run(path) for path in dict.fromkeys(runs_of(dirs))])
+    if copies:
+        click.echo(f"{copies} virtual runs are exact copies of later ones: left out", err=True)
+    first, *others = with_baseline(arms_of(runs), baseline, alone=len(dirs) == 1)
     if not others:
         raise UserError(
             f"{', '.join(map(str, dirs))}: only one arm ({first[0].spec.policy}): name runs of two policies to compare"

@@ -17,7 +17,7 @@ REQUIRE_VERDICT = click.option(
     "--require-verdict", type=click.Choice(["VALID", "DEGRADED"]), help="Exit with 1 where a run's verdict is worse."
 )
 FAIL_ON = click.option(
-    "--fail-on", "conditions", multiple=True, metavar="COND", help="Exit 1 on this: output_throughput<-5%."
+    "--fail-on", "conditions", multiple=True, metavar="COND", help='Exit 1 on this, in quotes: "output_throughput<-5%".'
 )
 
 

@@ -16,14 +16,14 @@ def doctor(as_json: bool) -> None:
     """Measure for ten seconds what this machine can drive as a client; `bench run --url` warns beyond it."""
     import orjson
 
-    from harness.mock.doctor import examine, lines, remember
+    from harness.mock.doctor import examine, remember, report
 
     machine = examine()
     remember(machine)
     if as_json:
         click.echo(orjson.dumps(machine))
         return
-    for line in lines(machine):
+    for line in report(machine):
         click.echo(line)
 
 
@@ -48,6 +48,7 @@ def doctor(as_json: bool) -> None:
 @click.option("--kv-tokens", type=int, default=1_000_000, help="What the KV usage in /metrics is a share of.")
 def mock_server(**options: Any) -> None:
     """Serve OpenAI-style answers at an exact pace, and log what was really done."""
-    from harness.mock.server import MockOptions, serve
+    from harness.mock.options import MockOptions
+    from harness.mock.serve import serve
 
     serve(MockOptions(**options))

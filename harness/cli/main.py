@@ -15,6 +15,7 @@ from harness.cli.catalogs import list_gpus, list_policies, list_workloads
 from harness.cli.compare import compare
 from harness.cli.driving import doctor, mock_server
 from harness.cli.engine import engines
+from harness.cli.other_tools import ours_for
 from harness.cli.profit import profit
 from harness.cli.reproduce import reproduce
 from harness.cli.run import run
@@ -79,6 +80,8 @@ def _exit_code() -> int:
         return EXIT_INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
         return _say(error.format_message(), EXIT_USER)
+    except click.NoSuchOption as error:
+        return _say(_no_such_option(error), EXIT_USER)
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx is not None else "bench"
         return _say(f"bench: {error.format_message()} (`{path} --help` lists the options)", EXIT_USER)
@@ -110,6 +113,16 @@ def _exit_code() -> int:
             EXIT_FAILED,
         )
     return 0
+
+
+def _no_such_option(error: click.NoSuchOption) -> str:
+    """The line for an option that bench does not have; other tools' users are told which of ours it is."""
+    context = error.ctx
+    options = [option for one in context.command.params for option in one.opts] if context is not None else []
+    hint = ours_for(error.option_name, options)
+    path = context.command_path if context is not None else "bench"
+    said = f"no option {error.option_name}{f': {hint}' if hint else ''}"
+    return f"bench: {said} (`{path} --help` lists the options)"
 
 
 def _say(line: str, code: int) -> int:

@@ -34,20 +34,19 @@ def profit(dirs: tuple[Path, ...], alpha: float | None, form: str, **options: An
 
     from harness.core.console import plain_console
     from harness.measure.profit import TokenStep
-    from harness.report.arms import without_copies
+    from harness.report.arms import without_older_copies
     from harness.report.flat import profit_rows
     from harness.report.prices import given_prices, price_lines, prices_of_runs
-    from harness.report.profit import profit as profit_of
-    from harness.report.profit import profit_document
+    from harness.report.profit import profit_document, profit_report
     from harness.report.profit_tables import profit_table
     from harness.runs.run import load_run, runs_of
 
     given = given_prices(options)
-    runs, _ = without_copies([load_run(path) for path in dict.fromkeys(runs_of(dirs))])
+    runs, _ = without_older_copies([load_run(path) for path in dict.fromkeys(runs_of(dirs))])
     prices, sources = prices_of_runs(given, [(run.profile, run.spec.model) for run in runs])
     constants = TokenStep(options["rho0"], options["tau"], options["c"])
-    profits = profit_of(runs, constants, prices, options["footprint"], alpha, options["baseline"])
-    document = profit_document(profits, sources)
+    report = profit_report(runs, constants, prices, options["footprint"], alpha, options["baseline"])
+    document = profit_document(report, sources)
     if form == "json":
         click.echo(orjson.dumps(document))
         return
@@ -57,6 +56,6 @@ def profit(dirs: tuple[Path, ...], alpha: float | None, form: str, **options: An
             click.echo("the curves are left out: --format json has them", err=True)
         return
     console = plain_console()
-    console.print(profit_table(profits))
+    console.print(profit_table(report))
     for line in price_lines(sources):
         console.print(line)

@@ -10,6 +10,7 @@ import click
 from harness.cli.conditions import FAIL_ON, REQUIRE_VERDICT, check_comparisons, check_verdicts
 from harness.cli.options import ALPHA, JSON, FiniteRange
 from harness.core.errors import Interrupted, UserError
+from harness.core.text import shown
 from harness.session.options import CHOICES, LIMITS, RunOptions
 
 DEFAULTS = RunOptions()
@@ -23,6 +24,13 @@ def _whole(field: str) -> click.IntRange:
 def _number(field: str) -> FiniteRange:
     low, high, above = LIMITS[field]
     return FiniteRange(low, high, min_open=above)
+
+
+def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
+    """Elsewhere --host is where a server listens."""
+    if host and "=" not in host:
+        raise UserError(f"--host {shown(host)} is no time: here a server is named by --url http://HOST:PORT")
+    return host
 
 
 @click.command()
@@ -48,6 +56,7 @@ def _number(field: str) -> FiniteRange:
     help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…, closed-phases:…, offline",
 )
 @click.option("--requests", type=_whole("requests"), help="Requests a run.  [default: 4000, or all of a shorter file]")
+@click.option("--tp", type=_whole("tp"), default=DEFAULTS.tp, help="GPUs that share the model (tensor parallelism).")
 @click.option("--slots", type=_whole("slots"), default=DEFAULTS.slots, help="N, the most requests that run at once.")
 @click.option(
     "--token-budget", type=_whole("token_budget"), default=DEFAULTS.token_budget, help="B, the most tokens a step."
@@ -74,6 +83,19 @@ def _number(field: str) -> FiniteRange:
 @click.option(
     "--cost-model", default=DEFAULTS.cost_model, metavar="MODEL", help="auto, linear, roofline, kernels or tokenstep:…."
 )
+@click.option(
+    "--host",
+    default=DEFAULTS.host,
+    metavar="t0=S,h=S",
+    callback=_no_address,
+    help="The host's time a step and a decode: t0=1ms,h=5us.",
+)
+@click.option(
+    "--policy-costs",
+    default=DEFAULTS.policy_costs,
+    metavar="MODEL",
+    help="The cost model whose constants policies are told.  [default: the run's own]",
+)
 @click.option("--repeat", type=_whole("repeat"), default=DEFAULTS.repeat, help="Repeats, each with the next seed.")
 @click.option("--seed", type=_whole("seed"), default=DEFAULTS.seed, help="Seed of the first repeat.")
 @click.option("--slo", metavar="METRIC=S,…", help="Limits for goodput, such as ttft_s=1,tpot_s=0.05.")
@@ -98,6 +120,27 @@ def _number(field: str) -> FiniteRange:
 @click.option("--tokenizer", default=DEFAULTS.tokenizer, help="Endpoint: counts text prompts.  [default: the model's]")
 @click.option("--vocabulary", type=_whole("vocabulary"), help="Endpoint: token ids below this.  [default: tokenizer's]")
 @click.option("--key-env", metavar="VAR", help="Endpoint: the environment variable that holds the API key.")
+@click.option(
+    "--header-env",
+    multiple=True,
+    metavar="NAME=VAR",
+    help="Endpoint: a header whose value an environment variable holds, such as x-api-key=KEY.",
+)
+@click.option("--path", metavar="PATH", help="Endpoint: where its API lies.  [default: /v1, or the URL's own version]")
+@click.option("--field", "fields", multiple=True, metavar="NAME=VALUE", help="Endpoint: a field of every body.")
+@click.option("--no-field", "no_fields", multiple=True, metavar="NAME", help="Endpoint: a field that is left out.")
+@click.option(
+    "--length-field",
+    default=DEFAULTS.length_field,
+    metavar="NAME",
+    help="Endpoint: the field for the output length.",
+)
+@click.option(
+    "--accept",
+    multiple=True,
+    type=click.Choice(CHOICES["accept"]),
+    help="Endpoint: what an answer may lack.",
+)
 @click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Endpoint: the TLS authority to trust.")
 @click.option("--sessions", is_flag=True, help="A conversation's next turn waits for its last answer.")
 @click.option(

@@ -13,7 +13,7 @@ from harness.cli.options import RESULTS
 from harness.core.errors import NotMet
 
 if TYPE_CHECKING:
-    from harness.published.corpus import Entry, Problem
+    from harness.published.corpus import Problem, PublishedRun
 
 
 @click.group()
@@ -32,8 +32,8 @@ def build_site(results: Path, out: Path, cache: Path | None) -> None:
     built = build(results, out, cache)
     left = f", {built.problems} directories left out (problems.html says why)" if built.problems else ""
     click.echo(f"{out}/index.html: {built.runs} runs, {built.written} files written{left}")
-    if built.not_kept:
-        click.echo(f"the next build starts anew, since nothing could be kept: {built.not_kept}", err=True)
+    if built.cache_error:
+        click.echo(f"the next build starts anew, since nothing could be kept: {built.cache_error}", err=True)
 
 
 @site.command(name="check")
@@ -57,12 +57,12 @@ def check_site(results: Path, paths: tuple[Path, ...], replay: bool) -> None:
     click.echo(f"{checked.runs} runs checked{replays_made}, no problem: {WHAT}")
 
 
-def _replay(entries: Sequence[Entry]) -> tuple[tuple[Problem, ...], str]:
+def _replay(runs: Sequence[PublishedRun]) -> tuple[tuple[Problem, ...], str]:
     """The problems of the runs that were run again, each said, and what joins the last line."""
     from harness.published.corpus import Problem
     from harness.session.replay import replayable, replays
 
-    virtual = replayable(entries)
+    virtual = replayable(runs)
     with click.progressbar(replays(virtual), len(virtual), "running again", file=sys.stderr) as bar:
         replayed = list(bar)
     problems = tuple(Problem(replay.where, replay.why) for replay in replayed if replay.made and replay.why)

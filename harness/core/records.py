@@ -54,13 +54,16 @@ REQUESTS = pa.schema(
         ("cached_tokens", pa.int64()),
         # Null in a virtual run for a request that was never preempted: its gaps follow from the steps.
         ("token_gaps_s", pa.list_(pa.float64())),
+        # Tokens of each event that brought any, one more than there are gaps; null where they are one each, or where
+        # nobody said: then `output_tokens` are spread evenly over the events.
+        ("event_tokens", pa.list_(pa.int64())),
         ("finish", NAMES),
         ("error", pa.string()),
     ]
 )
 
 # Columns that older runs do not have: null in them.
-LATER = frozenset({"cached_tokens"})
+LATER = frozenset({"cached_tokens", "event_tokens"})
 
 STEPS = pa.schema(
     [
@@ -134,10 +137,10 @@ def to_names(codes: Ints, names: tuple[str, ...]) -> pa.DictionaryArray:
 
 
 def to_batch(values: dict[str, object], schema: pa.Schema, length: int) -> pa.RecordBatch:
-    """Columns by name, None for all null, as a batch of the schema."""
+    """Columns by name, None for all null, as a batch of the schema; a column that came later need not be there."""
     arrays = []
     for column in schema:
-        value = values[column.name]
+        value = values.get(column.name) if column.name in LATER else values[column.name]
         if value is None:
             arrays.append(pa.nulls(length, column.type))
         elif isinstance(value, pa.Array):

@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+# The version of run.json and summary.json that is written, and the latest that is read.
 SCHEMA_VERSION = 1
 
 
@@ -28,6 +29,9 @@ class RunSpec:
     `none` of a policy of ours that would not look at it.
     Of an engine that bench starts, `engine_args` are the extra flags.
     `gpu` is a name: of a profile in a file of the user's own its label, and `profile` is then that file's sha256 (hex).
+    `tp` GPUs share the model (tensor parallelism). Of a model that is none of the project's, `config` has the keys of
+    its config.json that decide. `host` is the host's time, canonical (`t0=0.001,h=5e-06`), empty for the default; where
+    policies are told the step costs of another cost model than the run's, `policy_costs` names it.
     """
 
     gpu: str
@@ -56,6 +60,10 @@ class RunSpec:
     think_s: float = 0.0
     prefix_caching: float | None = None
     profile: str = ""
+    tp: int = 1
+    config: dict[str, Any] = field(default_factory=dict)
+    host: str = ""
+    policy_costs: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON values, keys in the order of the fields."""

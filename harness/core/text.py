@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
@@ -21,9 +21,13 @@ def some(values: Sequence[Any], most: int = 6) -> str:
     return ", ".join([*map(short, values[:most]), *rest])
 
 
-def one_line(text: str) -> str:
-    """A text without line breaks or control characters: their codes instead."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+def _code(letter: str) -> str:
+    return ascii(letter)[1:-1]
+
+
+def one_line(text: str, instead: Callable[[str], str] = _code) -> str:
+    """A text without line breaks or control characters: their codes, or what `instead` gives for each."""
+    return "".join(letter if letter.isprintable() else instead(letter) for letter in text)
 
 
 def percent(ratio: float) -> str:
@@ -42,7 +46,7 @@ def shown(value: Any) -> str:
 
 def spelled(name: object, longest: int = 300) -> str:
     """A name as an error can hold it: control characters as their codes, the end cut off where it is too long."""
-    text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in str(name))
+    text = one_line(str(name))
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 

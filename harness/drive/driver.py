@@ -9,8 +9,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from harness.core.outside import Door
 from harness.drive.clock import NEVER, Clock
 from harness.drive.endpoint import Endpoint, finish_head
+from harness.drive.flight import Flight
 from harness.drive.openai_stream import Answer, conclude
 from harness.drive.plan import Plan, busiest
 from harness.drive.pool import Pool
@@ -22,24 +24,6 @@ from harness.drive.wire import Connection
 _STARTS = 16
 # A closed loop whose connections are refused waits so long before it takes the slot again.
 _REFUSED_PAUSE_S = 0.05
-# A connection that the server dropped as idle shows this soon after the send; later it is a failure.
-_STALE_NS = 1_000_000_000
-
-
-class _Flight:
-    """A request that was due and has not ended."""
-
-    __slots__ = ("answer", "connection", "due_ns", "place", "resent", "retries", "sent_ns", "timers")
-
-    def __init__(self, place: int, due_ns: int, answer: Answer) -> None:
-        self.place = place
-        self.due_ns = due_ns
-        self.sent_ns: int | None = None
-        self.resent = False
-        self.retries = 0
-        self.answer = answer
-        self.connection: Connection | None = None
-        self.timers: list[asyncio.TimerHandle] = []
 
 
 class Driver:
@@ -70,16 +54,16 @@ class Driver:
         self._plan = plan
         self._settings = settings
         self._emit = emit
-        self._flights: dict[Connection, _Flight] = {}
-        self._waiting: deque[_Flight] = deque()  # for a connection
-        self._put_off: dict[_Flight, asyncio.TimerHandle] = {}  # till the server wants them again
+        self._flights: dict[Connection, Flight] = {}
+        self._waiting: deque[Flight] = deque()  # for a connection
+        self._put_off: dict[Flight, asyncio.TimerHandle] = {}  # till the server wants them again
         self._closed = settings.concurrency is not None
         self._schedule = Schedule(plan, places, self._closed)
         self._slots = min(settings.concurrency or 0, len(self._schedule.heads))
         self._level = self._slots
         self._levels = deque(settings.levels)  # of a closed loop: the phases to come
         self._head = endpoint.head()
-        self._secret = endpoint.key
+        self._door = Door.of(endpoint.secrets)
         self._t0 = 0
         self._loop = asyncio.get_running_loop()
         self._finished = self._loop.create_future()
@@ -151,7 +135,7 @@ class Driver:
         self._set_alarm()
 
     def answered(self, connection: Connection, error: str | None) -> None:
-        """Part of `wire.Owner`."""
+        """Part of `wire.Owner`: an answer has ended, well where `error` is None."""
         self._pool.heard()
         flight = self._flights.get(connection)
         if flight is None:
@@ -161,6 +145,7 @@ class Driver:
                 flight.answer,
                 self._plan.columns["expected_output_tokens"][flight.place],
                 self._settings.ignore_eos,
+                self._settings.accept,
             )
         else:
             finish = "error"
@@ -170,12 +155,12 @@ class Driver:
         self._end(flight, finish, error)
 
     def lost(self, connection: Connection, error: str | None) -> None:
-        """Part of `wire.Owner`."""
+        """Part of `wire.Owner`: a connection is gone, and with it an answer under way where `error` says how."""
         self._pool.lost(connection)
         flight = self._flights.get(connection)
         if flight is None or error is None:
             return
-        if self._was_stale(flight, connection):
+        if not self._ending and flight.met_a_stale(connection, self._clock.now_ns()):
             flight.resent = True
             self.resent += 1
             del self._flights[connection]
@@ -200,26 +185,19 @@ class Driver:
             self.reason = f"the server has refused connections for {gone_s:.1f} s"
             self._end_sending()
 
-    def _put_by(self, flight: _Flight, connection: Connection) -> None:
+    def _put_by(self, flight: Flight, connection: Connection) -> None:
         """The server wants this request later."""
         flight.retries += 1
         self.retried += 1
         del self._flights[connection]
         flight.connection = None
-        flight.answer = Answer(self._settings.empty_tokens)
+        flight.answer = self._answer_of(flight.place)
         self._put_off[flight] = self._loop.call_later(connection.retry_after_s, self._send_again, flight)
         self._pool.give(connection)
 
-    def _send_again(self, flight: _Flight) -> None:
+    def _send_again(self, flight: Flight) -> None:
         del self._put_off[flight]
         self._send_or_wait(flight)
-
-    def _was_stale(self, flight: _Flight, connection: Connection) -> bool:
-        """Whether the server closed an idle connection while a request was on its way, which it has not seen then."""
-        if flight.resent or self._ending or flight.sent_ns is None or connection.t_ns:
-            return False
-        idle = connection.requests > 1 or flight.sent_ns - connection.made_ns > _STALE_NS
-        return idle and self._clock.now_ns() - flight.sent_ns < _STALE_NS
 
     def _ring(self) -> None:
         self.next_due = NEVER  # so that an alarm that rang early is set again
@@ -268,7 +246,7 @@ class Driver:
         return self.in_flight < self._level
 
     def _dispatch(self, place: int, due_ns: int) -> None:
-        flight = _Flight(place, due_ns, Answer(self._settings.empty_tokens))
+        flight = Flight(place, due_ns, self._answer_of(place))
         for seconds, name in (
             (self._settings.timeout_s, "timeout"),
             (self._settings.first_token_timeout_s, "timeout_first_token"),
@@ -277,14 +255,17 @@ class Driver:
                 flight.timers.append(self._loop.call_later(seconds, self._time_out, flight, name, seconds))
         self._send_or_wait(flight)
 
-    def _send_or_wait(self, flight: _Flight) -> None:
+    def _answer_of(self, place: int) -> Answer:
+        return Answer(self._plan.columns["expected_output_tokens"][place], self._settings.told)
+
+    def _send_or_wait(self, flight: Flight) -> None:
         connection = self._pool.take()
         if connection is None:
             self._waiting.append(flight)
         else:
             self._send(flight, connection)
 
-    def _send(self, flight: _Flight, connection: Connection) -> None:
+    def _send(self, flight: Flight, connection: Connection) -> None:
         body = self._plan.body(flight.place)
         head = finish_head(self._head, self._plan.id(flight.place), len(body))
         flight.connection = connection
@@ -295,16 +276,16 @@ class Driver:
             self.sent += 1
             self.max_lag_ns = max(self.max_lag_ns, sent_ns - flight.due_ns)
 
-    def _time_out(self, flight: _Flight, name: str, seconds: float) -> None:
+    def _time_out(self, flight: Flight, name: str, seconds: float) -> None:
         if name == "timeout_first_token" and flight.answer.stamps:
             return
         if flight.answer.error:  # the stream failed before it fell silent
             self._end(flight, "error", flight.answer.error)
         else:
-            stage = "no connection" if flight.connection is None else f"{len(flight.answer.stamps)} tokens"
-            self._end(flight, "timeout", f"{name}: {stage} after {seconds:g} s")
+            self._end(flight, "timeout", f"{name}: {flight.stage} after {seconds:g} s")
 
-    def _end(self, flight: _Flight, finish: str, error: str | None) -> None:
+    def _end(self, flight: Flight, finish: str, error: str | None) -> None:
+        """A request has ended, well or not: tell it, and let what waits for it go on."""
         now_ns = self._clock.now_ns()
         for timer in flight.timers:
             timer.cancel()
@@ -316,42 +297,27 @@ class Driver:
             self._waiting.remove(flight)
         else:
             del self._flights[connection]
-            # The end of a stream is the read that brought it; a lost connection or a time-out comes without one.
-            by_read = connection.t_ns and connection.answer is None and connection.transport is not None
-            done_ns = connection.t_ns if by_read else now_ns
+            done_ns = flight.done_ns(connection, now_ns)
             if connection.answer is not None:
                 connection.abandon()
             self._pool.give(connection)
-        answer = flight.answer
-        tokens = len(answer.stamps) if answer.usage is None else answer.usage
-        self.output_tokens += tokens
-        if error and self._secret:
-            error = error.replace(self._secret, "[key]")
-        self._emit(
-            Result(
-                flight.place,
-                flight.due_ns,
-                flight.sent_ns,
-                done_ns,
-                memoryview(answer.stamps),
-                tokens,
-                answer.prompt_tokens,
-                finish,
-                error,
-                answer.response_id,
-            )
-        )
-        free_ns = now_ns if done_ns is None else done_ns
-        refused = connection is None and finish == "error"
-        if self._ending:
-            pass
-        elif self._schedule.follow(flight.place, free_ns):
+        self.output_tokens += flight.answer.output_tokens
+        if error:
+            error = self._door.line(error)
+        self._emit(flight.result(done_ns, finish, error, self._plan.id(flight.place)))
+        if not self._ending:
+            refused = connection is None and finish == "error"
+            self._go_on(flight.place, now_ns if done_ns is None else done_ns, refused)
+        self._check_finished()
+
+    def _go_on(self, place: int, free_ns: int, refused: bool) -> None:
+        """What the end of a request brings: the next turn of its session, or its slot's next request."""
+        if self._schedule.follow(place, free_ns):
             self._set_alarm()
         elif self._closed and refused:
             self._loop.call_later(_REFUSED_PAUSE_S, self._take_late)
         elif self._closed:
             self._take_head(free_ns)
-        self._check_finished()
 
     def _take_late(self) -> None:
         self._take_head(self._clock.now_ns())

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from harness.drive.openai_stream import COUNTED
 from harness.drive.settings import Result
 
 # Kinds of frames: rows; a driving process is ready, tells how it is, has ended, could not start.
@@ -23,10 +24,13 @@ NONE = -1
 ENDS = ("length", "stop", "short", "error", "timeout", "cancelled")
 
 _HEADER = struct.Struct("<BI")
-# place, due, sent, done, output tokens, prompt tokens, finish, bytes of the error, stamps
-_ROW = struct.Struct("<qqqqqqBHI")
+# place, due, sent, done, output tokens, prompt tokens, finish, flags, bytes of the error, stamps, tokens of them
+_ROW = struct.Struct("<qqqqqqBBHII")
 _FINISH_CODES = {name: code for code, name in enumerate(ENDS)}
 _MOST_ERROR_BYTES = 600
+# Flags: how tokens were counted, then these.
+_COUNTED = 0b11
+_BEYOND, _NAMED, _ECHOED = 0b100, 0b1000, 0b10000
 
 
 def frame(kind: int, payload: bytes) -> bytes:
@@ -42,6 +46,9 @@ def note(kind: int, content: dict[str, Any]) -> bytes:
 def pack(result: Result) -> bytes:
     """A result as bytes, to be joined with others into a RESULTS frame."""
     error = (result.error or "").encode(errors="replace")[:_MOST_ERROR_BYTES]
+    tokens = b"" if result.tokens is None else result.tokens.tobytes()
+    flags = COUNTED.index(result.counted) | _BEYOND * result.beyond
+    flags |= _NAMED * (result.echoed is not None) | _ECHOED * bool(result.echoed)
     row = _ROW.pack(
         result.place,
         result.due_ns,
@@ -50,23 +57,28 @@ def pack(result: Result) -> bytes:
         result.output_tokens,
         NONE if result.prompt_tokens is None else result.prompt_tokens,
         _FINISH_CODES[result.finish],
+        flags,
         len(error),
         len(result.stamps),
+        len(tokens) // 8,
     )
-    return b"".join((row, error, result.stamps.tobytes()))
+    return b"".join((row, error, result.stamps.tobytes(), tokens))
 
 
 def unpack(payload: bytes) -> Iterator[Result]:
     """The results of a RESULTS frame."""
     at = 0
     while at < len(payload):
-        place, due, sent, done, tokens, prompt, finish, error_size, count = _ROW.unpack_from(payload, at)
+        place, due, sent, done, tokens, prompt, finish, flags, error_size, count, told = _ROW.unpack_from(payload, at)
         at += _ROW.size
         error = payload[at : at + error_size].decode(errors="replace") or None
         at += error_size
         stamps = array("q")
         stamps.frombytes(payload[at : at + 8 * count])
         at += 8 * count
+        each = array("q")
+        each.frombytes(payload[at : at + 8 * told])
+        at += 8 * told
         yield Result(
             place,
             due,
@@ -77,6 +89,10 @@ def unpack(payload: bytes) -> Iterator[Result]:
             None if prompt == NONE else prompt,
             ENDS[finish],
             error,
+            memoryview(each) if told else None,
+            COUNTED[flags & _COUNTED],
+            bool(flags & _BEYOND),
+            bool(flags & _ECHOED) if flags & _NAMED else None,
         )
 
 

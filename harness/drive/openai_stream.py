@@ -1,102 +1,143 @@
-"""A streamed answer read as it arrives: which events carry a token, and what the server says of its end.
-
-Events of one answer differ in the text of their token only. The first is decoded; its bytes before and after
-the text become a frame, checked by decoding it around another text. An event in that frame around a
-plain, non-empty JSON string then carries a token, by JSON's grammar, and is not decoded.
-"""
+"""A streamed answer read as it arrives: which events carry tokens and how many, and what the server says of its end."""
 
 from __future__ import annotations
 
-import re
 from array import array
+from collections.abc import Collection
 from typing import Any
 
-import orjson
+from harness.core.count import count_of
+from harness.drive.event_frame import Frame, ids_of, learn, plain_text, text_of
+from harness.drive.server_said import decode, is_error, line_of, message_of, said_by, spelled
 
 # An event that is still growing beyond this is no token; memory stays bounded.
 MAX_EVENT_BYTES = 8 << 20
+# Of an answer whose length nobody asked for.
+_MOST_TOKENS = 1_000_000
+_MOST_BYTES = 1 << 30
 
-# A non-empty JSON string without \u escapes; what does not match is decoded.
-_PLAIN = re.compile(rb'(?=[^"])[^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*').fullmatch
-_STRING = re.compile(rb'(?:[^"\\]|\\.)*', re.DOTALL).match
+_MOST_STRAY = 16 << 10
+
 _NOTHING = b"\0"  # starts and ends no event
-_TEXTS = ("text", "content", "reasoning_content", "reasoning")
-_PROBE = "a probe"
 # A server whose events have nothing in common is decoded event by event after so many frames.
 _FRAMES = 16
+
+_NO_FRAME = Frame(_NOTHING, _NOTHING)
+
+# How the tokens of an answer's events are known: by the list of their ids, by the usage that runs along with them,
+# or not at all: then an event that shows any of a token counts as one.
+EVENTS, USAGE, IDS = "events", "usage", "ids"
+COUNTED = (EVENTS, USAGE, IDS)
 
 
 class Answer:
     """One streamed answer: `feed` bytes of the body as they are read, `end` it, then read its fields.
 
-    `stamps` has the time of the read (ns) that brought each event with a token; `usage` and `prompt_tokens`
-    are the server's counts, None where it gave none; `error` is `name: detail`, None while all is well. With
-    `empty_tokens` a text that is empty is a token too: one that cannot be shown before the next has come.
+    `stamps` has the time of the read (ns) that brought each event with tokens, `tokens` how many each brought (None:
+    one each) and `counted`, one of COUNTED, how that is known; only with `told` is a server believed that tells it.
+    `usage` and `prompt_tokens` are the server's counts, None where it gave none; `beyond` says that more events had
+    tokens than `usage` counts: those stand nowhere. `error` is `name: detail`, None while all is well. An answer to a
+    request for `expected` tokens ends in error where it goes far beyond that, and is then `broken`: nothing more of
+    it is worth reading.
     """
 
     __slots__ = (
         "_after",
         "_after_end",
         "_before",
-        "_empty_tokens",
         "_frames",
+        "_idle",
+        "_most_tokens",
+        "_newline",
         "_parts",
+        "_seen",
         "_size",
         "_skip_lf",
+        "_stray",
+        "_tail",
         "_text",
+        "_told",
+        "beyond",
+        "broken",
         "choices",
+        "counted",
         "done",
         "error",
         "finish_reason",
+        "most_bytes",
         "prompt_tokens",
         "response_id",
         "stamps",
+        "tokens",
         "usage",
     )
 
-    def __init__(self, empty_tokens: bool = False) -> None:
-        self._empty_tokens = empty_tokens
+    def __init__(self, expected: int = 0, told: bool = False) -> None:
         self.stamps = array("q")
+        self.tokens: array[int] | None = None
+        self.counted = EVENTS
         self.usage: int | None = None
         self.prompt_tokens: int | None = None
         self.finish_reason: str | None = None
         self.error: str | None = None
-        self.done = False
+        self.done = self.broken = self.beyond = False
         self.choices = 1
         self.response_id: str | None = None
-        self._before = self._after = self._after_end = _NOTHING
-        self._text = 0  # where the text starts: len(self._before)
+        # Wide enough for a server that tells tokens in pieces, and too narrow to fill a machine.
+        self._most_tokens = 4 * expected + 4096 if expected else _MOST_TOKENS
+        self.most_bytes = min((16 << 20) + (self._most_tokens << 14), _MOST_BYTES)
+        self._told = told
+        self._seen = 0  # tokens so far
+        self._take(_NO_FRAME)
         self._frames = 0
         self._parts: list[bytes] = []  # an event that has begun
         self._size = 0
+        self._idle = 0  # bytes since the last token, or about so many
+        self._newline = False  # it ends with a line's end so far
         self._skip_lf = False
+        self._stray = b""  # what came first that is no event at all
 
     @property
-    def broken(self) -> bool:
-        """Whether nothing more of this answer is worth reading."""
-        return self.error is not None and self.error.startswith("event_too_large")
+    def output_tokens(self) -> int:
+        """The server's count, or what was seen where it gave none."""
+        return self._seen if self.usage is None else self.usage
 
     def feed(self, data: bytes, t_ns: int) -> None:
         """Take bytes of the body, cut anywhere, that were read at `t_ns`."""
         # Most often a read is one whole event in the frame.
-        if (
-            data.endswith(self._after_end)
-            and data.startswith(self._before)
-            and not self._parts
-            and _PLAIN(data, self._text, len(data) - len(self._after_end))
-        ):
-            self.stamps.append(t_ns)
-            return
+        if data.startswith(self._before) and not self._parts:
+            if self._tail is not None:
+                if self._told_one(self._tail(data, self._text), t_ns):
+                    return
+            elif data.endswith(self._after_end) and plain_text(data, self._text, len(data) - len(self._after_end)):
+                self.stamps.append(t_ns)
+                self._seen += 1
+                if self._seen > self._most_tokens:
+                    self._too_many()
+                return
         self._feed(data, t_ns)
 
     def end(self, t_ns: int) -> None:
         """The body has ended; an event without its blank line counts."""
         if self._parts:
             self._feed(b"\n\n", t_ns)
+        if self.usage is None:
+            return
+        if self._seen != self.usage and self.counted != EVENTS:
+            # What the events told is not what the end tells: neither is known to be right of the events.
+            self.counted, self.tokens = EVENTS, None
+        if self.counted == EVENTS and len(self.stamps) > self.usage:
+            self.beyond = True
+            del self.stamps[self.usage :]
+
+    def said(self) -> str:
+        """What a body that has no token in it says."""
+        return said_by(self._stray)
 
     def _feed(self, data: bytes, t_ns: int) -> None:
-        if self.broken:
+        if self.broken or self.done:
             return
+        self._idle += len(data)
         if self._skip_lf and data.startswith(b"\n"):
             data = data[1:]
         self._skip_lf = data.endswith(b"\r")
@@ -104,7 +145,8 @@ class Answer:
             # A CR ends a line at once, so that no event waits for the next read; an LF after it is skipped.
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if self._parts:
-            if b"\n" not in data:
+            # Joined once an event is whole: joined at every line of it, its bytes would be copied again and again.
+            if not (b"\n\n" in data or (self._newline and data.startswith(b"\n"))):
                 self._keep(data)
                 return
             data = b"".join((*self._parts, data))
@@ -115,85 +157,139 @@ class Answer:
             self._event(event, t_ns)
         if rest:
             self._keep(rest)
+        if self._idle > MAX_EVENT_BYTES and not self.broken:
+            self._break(f"too_large: {MAX_EVENT_BYTES >> 20} MiB in a row without a token")
 
     def _keep(self, data: bytes) -> None:
-        self._parts.append(data)
-        self._size += len(data)
+        if data:
+            self._parts.append(data)
+            self._size += len(data)
+            self._newline = data.endswith(b"\n")
         if self._size > MAX_EVENT_BYTES:
             self._too_large()
 
-    def _too_large(self) -> None:
+    def _break(self, error: str) -> None:
         self._parts = []
-        self.error = f"event_too_large: an event of more than {MAX_EVENT_BYTES >> 20} MB"
+        self._take(_NO_FRAME)
+        self.broken = True
+        self.error = error
+
+    def _too_large(self) -> None:
+        self._break(f"event_too_large: an event of more than {MAX_EVENT_BYTES >> 20} MiB")
+
+    def _too_many(self) -> None:
+        self._break(f"too_many_tokens: more than {self._most_tokens:,} tokens in one answer")
 
     def _event(self, event: bytes, t_ns: int) -> None:
-        if (
-            event.endswith(self._after)
-            and event.startswith(self._before)
-            and _PLAIN(event, self._text, len(event) - len(self._after))
-        ):
-            self.stamps.append(t_ns)
+        if self.broken or self.done:
             return
+        if event.startswith(self._before):
+            if self._tail is not None:
+                if self._told_one(self._tail(event + b"\n\n", self._text), t_ns):
+                    return
+            elif event.endswith(self._after) and plain_text(event, self._text, len(event) - len(self._after)):
+                self._stamp(1, t_ns)
+                return
         if len(event) > MAX_EVENT_BYTES:
             self._too_large()
-        if self.broken:
             return
         data = _data_of(event)
         if data == b"[DONE]":
             self.done = True
+            self._take(_NO_FRAME)
         elif data:
-            content = _decode(data)
+            content = decode(data)
             if isinstance(content, dict):
                 self._content(content, event, t_ns)
             else:
-                self.error = self.error or f"bad_event: {_shown(data)}"
+                self.error = self.error or f"bad_event: {line_of(data)}"
+        elif not self._stray and not event.lstrip().startswith((b":", b"event:", b"id:", b"retry:", b"data:")):
+            self._stray = event[:_MOST_STRAY]
+
+    def _told_one(self, found: Any, t_ns: int) -> bool:
+        """Whether an event in the frame holds just the next token; it is then counted."""
+        if not found or (found.lastindex and int(found[1]) != self._seen + 1):
+            return False
+        self._stamp(1, t_ns)
+        return True
+
+    def _stamp(self, tokens: int, t_ns: int) -> None:
+        self._idle = 0
+        self._seen += tokens
+        if self._seen > self._most_tokens:
+            self._too_many()
+            return
+        if tokens != 1 and self.tokens is None:
+            self.tokens = array("q", [1]) * len(self.stamps)
+        if self.tokens is not None:
+            self.tokens.append(tokens)
+        self.stamps.append(t_ns)
 
     def _content(self, content: dict[str, Any], event: bytes, t_ns: int) -> None:
-        if content.get("error") or content.get("object") == "error":
+        if is_error(content, event):
             self.error = self.error or f"error_event: {message_of(content)}"
             return
-        usage = content.get("usage")
-        if isinstance(usage, dict):
-            self.usage = _count(usage.get("completion_tokens"), self.usage)
-            self.prompt_tokens = _count(usage.get("prompt_tokens"), self.prompt_tokens)
+        running = self._usage(content.get("usage"))
         listed = content.get("choices")
         choices = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-        carries = False
         for choice in choices:
-            carries = carries or _carries_token(choice) or (self._empty_tokens and choice.get("text") == "")
-            self.finish_reason = choice.get("finish_reason") or self.finish_reason
-            index = choice.get("index")
-            if isinstance(index, int):
+            reason = choice.get("finish_reason")
+            self.finish_reason = reason if isinstance(reason, str) and reason else self.finish_reason
+            index = count_of(choice.get("index"))
+            if index is not None:
                 self.choices = max(self.choices, index + 1)
-        if carries:
-            self.stamps.append(t_ns)
+        carries = any(map(_carries_token, choices))
+        tokens = self._tokens_of(choices, running, carries)
+        if tokens > 0:
+            self._stamp(tokens, t_ns)
             if self.response_id is None and isinstance(content.get("id"), str):
                 self.response_id = content["id"]
-            if len(choices) == 1 and not choices[0].get("finish_reason") and not usage:
-                self._learn(content, choices[0], event)
+            told = self.counted != EVENTS
+            if tokens == 1 and len(choices) == 1 and not choices[0].get("finish_reason") and (told or not running):
+                self._learn(content, choices[0], event, told)
 
-    def _learn(self, content: dict[str, Any], choice: dict[str, Any], event: bytes) -> None:
-        if b"\n" in event or self._frames >= _FRAMES or _is_framed(event, self._before, self._after):
+    def _usage(self, usage: Any) -> int | None:
+        """Takes the server's counts; the output so far where it tells one."""
+        if not isinstance(usage, dict):
+            return None
+        for name in ("completion_tokens", "prompt_tokens"):
+            if usage.get(name) is not None and count_of(usage[name]) is None:
+                self.error = self.error or f"bad_usage: {name} is {spelled(usage[name])}, which is no count"
+                return None
+        prompt = count_of(usage.get("prompt_tokens"))
+        self.prompt_tokens = self.prompt_tokens if prompt is None else prompt
+        output = count_of(usage.get("completion_tokens"))
+        self.usage = self.usage if output is None else output
+        return output
+
+    def _tokens_of(self, choices: list[dict[str, Any]], running: int | None, carries: bool) -> int:
+        """How many tokens an event holds: as the server tells them, or one where any of one is seen."""
+        if not self._told or not choices:
+            return int(carries)
+        listed = [number for number in map(ids_of, choices) if number is not None]
+        if listed:
+            self.counted = IDS
+            return sum(listed)
+        if running is None or self.counted == IDS or not (running or self._seen):
+            return int(carries)  # 0 so far: the role alone, or a server that counts at the end only
+        if running < self._seen:
+            self.error = self.error or f"bad_usage: it falls from {self._seen} to {running} tokens"
+        self.counted = USAGE
+        return running - self._seen
+
+    def _learn(self, content: dict[str, Any], choice: dict[str, Any], event: bytes, told: bool) -> None:
+        framed = not told and event.startswith(self._before) and event.endswith(self._after)
+        if framed or self._frames >= _FRAMES:
             return
         self._frames += 1
-        found = _text_of(choice)
-        if found is None:
-            return
-        holder, name = found
-        key = re.search(rb'"%b":\s*"' % name.encode(), event)
-        text = _STRING(event, key.end()) if key else None
-        if text is None:
-            return
-        before, after = event[: text.start()], event[text.end() :]
-        probe = _decode(_data_of(before + _PROBE.encode() + after))
-        holder[name] = _PROBE
-        if probe == content:
-            self._before, self._after, self._after_end = before, after, after + b"\n\n"
-            self._text = len(before)
+        frame = learn(event, content, choice, told)
+        if frame is not None:
+            self._take(frame)
 
-
-def _is_framed(event: bytes, before: bytes, after: bytes) -> bool:
-    return event.startswith(before) and event.endswith(after)
+    def _take(self, frame: Frame) -> None:
+        # The text starts where `before` ends.
+        self._before, self._after, self._after_end = frame.before, frame.after, frame.after + b"\n\n"
+        self._text, self._tail = len(frame.before), frame.tail
 
 
 def _data_of(event: bytes) -> bytes:
@@ -204,65 +300,34 @@ def _data_of(event: bytes) -> bytes:
     return b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")).strip()
 
 
-def _decode(data: bytes) -> Any:
-    """The JSON value; bytes that are no UTF-8 are replaced, since they are text of a token at worst. None if none."""
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        try:
-            return orjson.loads(data.decode(errors="replace"))
-        except orjson.JSONDecodeError:
-            return None
-
-
-def _text_of(choice: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
-    """The object and the name in it under which a choice holds its text."""
-    for holder in (choice, choice.get("delta")):
-        if isinstance(holder, dict):
-            for name in _TEXTS:
-                if isinstance(holder.get(name), str) and holder[name]:
-                    return holder, name
-    return None
-
-
 def _carries_token(choice: dict[str, Any]) -> bool:
     """Whether a choice brings any of a token: text, reasoning, a part of a tool call, a refusal, token ids."""
-    if _text_of(choice) or choice.get("token_ids"):
+    if text_of(choice) or ids_of(choice):
         return True
     delta = choice.get("delta")
-    if not isinstance(delta, dict):
-        return False
-    return any(delta.get(name) for name in ("tool_calls", "function_call", "refusal", "token_ids"))
+    return isinstance(delta, dict) and any(delta.get(name) for name in ("tool_calls", "function_call", "refusal"))
 
 
-def _count(value: Any, known: int | None) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else known
+def conclude(
+    answer: Answer, expected: int | None, ignore_eos: bool, accept: Collection[str] = ()
+) -> tuple[str, str | None]:
+    """How a whole answer to a request for `expected` tokens ended: its finish and, of a failure, `name: detail`.
 
-
-def message_of(content: dict[str, Any]) -> str:
-    """What a server's error object says, on one line."""
-    error = content.get("error") or content
-    if isinstance(error, dict):
-        error = error.get("message") or error.get("detail") or orjson.dumps(error, default=str).decode()
-    return " ".join(str(error).split())[:300]
-
-
-def _shown(data: bytes) -> str:
-    return " ".join(data[:80].decode(errors="replace").split())
-
-
-def conclude(answer: Answer, expected: int | None, ignore_eos: bool) -> tuple[str, str | None]:
-    """How a whole answer to a request for `expected` tokens ended: its finish and, of a failure, `name: detail`."""
-    tokens = len(answer.stamps) if answer.usage is None else answer.usage
+    What `accept` names, of `no_done` and `no_usage`, is no failure.
+    """
+    tokens = answer.output_tokens
     if answer.error:
         return "error", answer.error
     if answer.finish_reason in ("abort", "error", "content_filter"):
         return "error", f"{answer.finish_reason}: the server's finish_reason"
     if not answer.stamps:
-        return "error", "no_tokens: the answer has no token"
-    if not answer.done:
+        if answer.usage:
+            return "error", f"no_tokens: usage says {tokens} tokens, and no event shows or counts one"
+        said = answer.said()
+        return "error", f"no_tokens: the answer has no token{f': {said}' if said else ''}"
+    if not answer.done and not ("no_done" in accept and answer.finish_reason and answer.usage is not None):
         return "error", "no_done: the stream ended without [DONE]"
-    if answer.usage is None:
+    if answer.usage is None and "no_usage" not in accept:
         return "error", "no_usage: the server gave no usage; output_tokens counts events"
     if expected and tokens > expected:
         several = f" in {answer.choices} choices" if answer.choices > 1 else ""

@@ -69,18 +69,18 @@ class Plan:
         size = 0
         file = tempfile.TemporaryFile(prefix="bench-plan-")  # noqa: SIM115 - the Plan that is made of it closes it
         try:
-            for one in requests:
-                file.write(one.body)
-                size += len(one.body)
-                ids += one.id.encode()
+            for request in requests:
+                file.write(request.body)
+                size += len(request.body)
+                ids += request.id.encode()
                 values = (
-                    one.row,
-                    NONE if one.session is None else one.session,
-                    NONE if one.turn is None else one.turn,
-                    NONE if one.due_ns is None else one.due_ns,
-                    one.think_ns,
-                    one.prompt_tokens,
-                    one.expected_output_tokens,
+                    request.row,
+                    NONE if request.session is None else request.session,
+                    NONE if request.turn is None else request.turn,
+                    NONE if request.due_ns is None else request.due_ns,
+                    request.think_ns,
+                    request.prompt_tokens,
+                    request.expected_output_tokens,
                     len(ids),
                     size,
                 )

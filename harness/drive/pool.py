@@ -43,7 +43,7 @@ class Pool:
         self._clock = clock
         self._timeout_s = timeout_s
         self._context = endpoint.context()
-        self._addresses: list[str] = []
+        self._address = ""  # of the server, once it is found
         self._idle: dict[Connection, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._all: set[Connection] = set()
@@ -56,13 +56,13 @@ class Pool:
         self._spare = min(max(spare, 1), _MOST_AHEAD) if spare else 0
         gate = asyncio.Semaphore(_OPENING)
 
-        async def one() -> None:
+        async def open_idle() -> None:
             async with gate:
                 connection = await self._connect()
             self._idle[connection] = None
 
         wanted = min(count, _MOST_AHEAD) - len(self._idle)
-        for failure in await asyncio.gather(*(one() for _ in range(wanted)), return_exceptions=True):
+        for failure in await asyncio.gather(*(open_idle() for _ in range(wanted)), return_exceptions=True):
             if isinstance(failure, OSError) and failure.errno == errno.EMFILE:
                 raise StartError(f"{count} connections need more open files than allowed: raise `ulimit -n`")
             # Where the server takes fewer at once than we would open, the rest is opened on demand.
@@ -110,29 +110,30 @@ class Pool:
             await asyncio.sleep(0)
 
     async def _resolve(self) -> None:
+        """Find the address that the server listens at, and open a first connection to it."""
         host, port = self._endpoint.host, self._endpoint.port
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            answers = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise StartError(f"{host}: no such host ({error.strerror or error})") from None
-        said = ""
-        for address in dict.fromkeys(str(one[4][0]) for one in found):
-            self._addresses = [address]
+        why = ""
+        for address in dict.fromkeys(str(socket_address[0]) for *_, socket_address in answers):
+            self._address = address
             try:
                 self._idle[await self._connect()] = None
             except OSError as error:
-                said = _why(error)
+                why = _why(error)
             else:
                 return
-        raise StartError(f"no connection to {self._endpoint.url}: {said}")
+        raise StartError(f"no connection to {self._endpoint.url}: {why}")
 
     async def _connect(self) -> Connection:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._timeout_s):
             _, connection = await loop.create_connection(
                 lambda: Connection(self._owner, self._clock),
-                self._addresses[0],
+                self._address,
                 self._endpoint.port,
                 ssl=self._context,
                 server_hostname=self._endpoint.host if self._context else None,

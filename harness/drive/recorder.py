@@ -21,7 +21,9 @@ from harness.drive.settings import Result
 class Recorder:
     """Takes packed rows from any thread and hands batches (columns of REQUESTS) to a sink in its own.
 
-    `recorded`, `completed`, `errors` (failures by name) and `prompt_tokens_off` count the rows so far.
+    `recorded`, `completed`, `errors` (failures by name) and `prompt_tokens_off` count the rows so far. Of completed
+    ones `counted` says how their tokens were counted, `events` and `tokens` how many there were, `beyond` how many had
+    more than their usage, `echoed` and `foreign` how many bear their own id and another.
     """
 
     def __init__(self, plan: Plan, sink: Callable[[pa.RecordBatch], None]) -> None:
@@ -29,6 +31,8 @@ class Recorder:
         self.completed = 0
         self.prompt_tokens_off = 0
         self.errors: Counter[str] = Counter()
+        self.counted: Counter[str] = Counter()
+        self.beyond = self.echoed = self.foreign = self.events = self.tokens = 0
         self._plan = plan
         self._sink = sink
         self._t0_ns = 0
@@ -72,7 +76,14 @@ class Recorder:
         planned = self._plan.columns["prompt_tokens"]
         for result in results:
             self.recorded += 1
-            self.completed += result.finish in COMPLETED
+            if result.finish in COMPLETED:
+                self.completed += 1
+                self.counted[result.counted] += 1
+                self.beyond += result.beyond
+                self.events += len(result.stamps)
+                self.tokens += result.output_tokens
+                self.echoed += result.echoed is True
+                self.foreign += result.echoed is False
             if result.error:
                 self.errors[result.error.partition(":")[0].partition(" ")[0]] += 1
             if result.prompt_tokens is not None and result.prompt_tokens != planned[result.place]:

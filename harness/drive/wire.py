@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from typing import Protocol, cast
 
 import httptools
-import orjson
 
 from harness.drive.clock import Clock
-from harness.drive.openai_stream import Answer, message_of
+from harness.drive.openai_stream import Answer
+from harness.drive.retry_after import wait_s
+from harness.drive.server_said import line_of, said_by
 
-MAX_HEAD_BYTES = 256 << 10
+# Bytes in a row that are no body: a head, the frames around chunks, trailers. The parser joins a header's pieces
+# anew with each read, so that a larger limit would let a server take a second of the loop's time.
+MAX_HEAD_BYTES = 64 << 10
 MAX_ERROR_BYTES = 16 << 10
 _EVENTS = b"text/event-stream"
 
@@ -33,21 +37,33 @@ class Owner(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """A keep-alive HTTP/1.1 connection with at most one request in flight."""
+    """A keep-alive HTTP/1.1 connection with at most one request in flight.
+
+    The parser's callbacks only write down what it found. What follows from it happens after the parser has returned:
+    so that the next request goes out when every byte of the last answer has been looked at, and so that a fault of
+    ours is never taken for one of the server's.
+    """
 
     __slots__ = (
         "_body",
         "_content_type",
+        "_date",
         "_encoding",
+        "_ended",
         "_fd",
         "_framed",
-        "_head_size",
+        "_more",
         "_now",
         "_owner",
         "_parser",
+        "_pieces",
+        "_read",
         "_retry_after",
+        "_retry_after_ms",
+        "_since_body",
         "_streams",
         "answer",
+        "echoed_id",
         "made_ns",
         "requests",
         "status",
@@ -66,15 +82,21 @@ class Connection(asyncio.Protocol):
         self.requests = 0
         self.made_ns = 0
         self.usable = False
+        self._pieces: list[bytes] = []  # of a stream's body, of this read
         self._reset()
 
     def _reset(self) -> None:
-        self.status = 0
+        self._forget_head()
         self.t_ns = 0  # of the last read of this answer, 0 before the first
-        self._head_size = 0
+        self._read = self._since_body = 0  # bytes
+        self._ended = self._more = False  # the parser has seen the end of the answer, and something after it
+        self._body = b""  # of what is no stream
+
+    def _forget_head(self) -> None:
+        self.status = 0
         self._framed = self._streams = False
-        self._encoding = self._content_type = self._retry_after = b""
-        self._body = b""
+        self._encoding = self._content_type = self._retry_after = self._retry_after_ms = self._date = b""
+        self.echoed_id = b""  # the id that the answer's head bears
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
@@ -86,12 +108,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def retry_after_s(self) -> float:
-        """What the answer's Retry-After asks to wait, s; a second where it says nothing that is a number of them."""
-        try:
-            seconds = float(self._retry_after)
-        except ValueError:
-            return 1.0
-        return seconds if 0 <= seconds < 86_400 else 1.0
+        """What the answer asks to wait before the request is sent again, s."""
+        return wait_s(self._retry_after, self._date, self._retry_after_ms, time.time())
 
     def start(self, answer: Answer, head: bytes, body: bytes) -> int:
         """Send a request whose answer goes to `answer`; the time just before its first byte left, ns.
@@ -130,20 +148,50 @@ class Connection(asyncio.Protocol):
         t_ns = self._now()
         if t_ns >= self._owner.next_due:
             self._owner.send_due(t_ns)
-        if self.answer is None or self._parser is None:
+        answer, parser = self.answer, self._parser
+        if answer is None or parser is None:
             # Nobody asked: whatever this is, the connection is out of step.
             self.abandon()
             return
         self.t_ns = t_ns
-        if not self.status:
-            self._head_size += len(data)
-            if self._head_size > MAX_HEAD_BYTES and len(data) < self._head_size:
-                self._fail("bad_http: a response head without end")
-                return
+        self._read += len(data)
+        self._since_body += len(data)
+        wrong = None
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            wrong = "http_101: the server wants to speak another protocol"
+        except httptools.HttpParserCallbackError as error:
+            raise error.__context__ or error from None
         except httptools.HttpParserError as error:
-            self._fail(f"bad_http: {error}")
+            wrong = f"bad_http: {error}"
+        if self._pieces:
+            for piece in self._pieces:
+                answer.feed(piece, t_ns)
+            self._pieces.clear()
+        if self._ended:
+            # What follows a whole answer says nothing against it, but nobody knows whose the next one would be.
+            self.usable = self.usable and not self._more and wrong is None
+            self._whole()
+            return
+        wrong = wrong or self._too_much(answer)
+        if wrong is not None:
+            self._fail(wrong)
+
+    def _too_much(self, answer: Answer) -> str | None:
+        """How an answer under way goes beyond what is read of one."""
+        if answer.broken:
+            return answer.error
+        if self._since_body > MAX_HEAD_BYTES:
+            return f"bad_http: {MAX_HEAD_BYTES:,} bytes without an answer in them"
+        if self._read > answer.most_bytes:
+            return f"too_large: an answer of more than {answer.most_bytes >> 20:,} MiB"
+        return self._encoded() if self.status == 200 else None
+
+    def _encoded(self) -> str | None:
+        if self._encoding in (b"", b"identity"):
+            return None
+        return f"content_encoding: {line_of(self._encoding)}, where identity was asked for"
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
@@ -166,8 +214,14 @@ class Connection(asyncio.Protocol):
                 error = f"connection_closed: {exc or 'before an answer'}"
             self._owner.lost(self, error)
 
+    def on_message_begin(self) -> None:
+        """Called by the parser."""
+        self._more = self._ended
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser."""
+        if self._ended or self.status:
+            return  # of what follows the answer, or a trailer
         match name.lower():
             case b"content-encoding":
                 self._encoding = value.strip().lower()
@@ -175,44 +229,56 @@ class Connection(asyncio.Protocol):
                 self._content_type = value.strip().lower()
             case b"retry-after":
                 self._retry_after = value.strip()
+            case b"retry-after-ms":
+                self._retry_after_ms = value.strip()
+            case b"date":
+                self._date = value.strip()
+            case b"x-request-id":
+                self.echoed_id = value.strip()
             case b"content-length" | b"transfer-encoding":
                 self._framed = True
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""
-        assert self._parser is not None
+        if self._ended or self._parser is None:
+            return
         self.status = self._parser.get_status_code()
         self.usable = self._parser.should_keep_alive()
-        self._streams = self.status == 200 and (self._content_type or _EVENTS).startswith(_EVENTS)
-        if self.status == 200 and self._encoding not in (b"", b"identity"):
-            self._fail(f"content_encoding: {self._encoding.decode(errors='replace')}, where identity was asked for")
+        events = (self._content_type or _EVENTS).startswith(_EVENTS)
+        self._streams = self.status == 200 and events and self._encoded() is None
+        if self.status >= 200:
+            self._since_body = 0
 
     def on_body(self, data: bytes) -> None:
         """Called by the parser."""
-        answer = self.answer
-        if answer is None:
+        if self._ended:
             return
+        self._since_body = 0
         if self._streams:
-            answer.feed(data, self.t_ns)
-            if answer.error is not None and answer.broken:
-                self._fail(answer.error)
+            self._pieces.append(data)
         elif len(self._body) < MAX_ERROR_BYTES:
             self._body += data[:MAX_ERROR_BYTES]
 
     def on_message_complete(self) -> None:
         """Called by the parser."""
+        if self._ended:
+            return
         if self.status < 200:
-            self.status = 0  # 100 Continue and its like: the answer is still to come
-        elif self.answer is not None:
-            self._whole()
+            self._forget_head()  # 100 Continue and its like: the answer is still to come
+        else:
+            self._ended = True
 
     def _whole(self) -> None:
         answer, self.answer = self.answer, None
         assert answer is not None
+        error: str | None
         if self.status != 200:
-            error = self._http_error()
+            wait = f" (Retry-After: {line_of(self._retry_after)})" if self._retry_after else ""
+            error = f"http_{self.status}{wait}: {said_by(self._body)}"
         elif not self._streams:
-            error = f"not_a_stream: an answer of type {self._content_type.decode(errors='replace')}"
+            said = said_by(self._body)
+            kind = line_of(self._content_type)
+            error = self._encoded() or f"not_a_stream: an answer of type {kind}{f': {said}' if said else ''}"
         else:
             answer.end(self.t_ns)
             error = None
@@ -222,12 +288,3 @@ class Connection(asyncio.Protocol):
         if self.answer is not None:
             self.abandon()
             self._owner.answered(self, error)
-
-    def _http_error(self) -> str:
-        try:
-            content = orjson.loads(self._body)
-            said = message_of(content) if isinstance(content, dict) else str(content)
-        except orjson.JSONDecodeError:
-            said = " ".join(self._body[:300].decode(errors="replace").split())
-        wait = f" (Retry-After: {self._retry_after.decode(errors='replace')})" if self._retry_after else ""
-        return f"http_{self.status}{wait}: {said[:300]}"

@@ -22,6 +22,7 @@ import orjson
 import uvloop
 
 from harness.core.errors import UserError
+from harness.core.machine import allow_open_files
 from harness.drive import frames
 from harness.drive.driver import Driver
 from harness.drive.endpoint import Endpoint
@@ -85,25 +86,23 @@ class Worker:
         await self._driver.run(t0_ns)
         ticking.cancel()
         self._flush()
-        spent_s = _cpu_s() - started[1]
-        wall_s = time.monotonic() - started[0]
-        self._pipe.write(
-            frames.note(
-                frames.FINAL,
-                self._status()
-                | {
-                    "reason": self._driver.reason,
-                    "stopped": self._driver.stopped,
-                    "cpu_s": spent_s,
-                    "cpu_share": spent_s / wall_s if wall_s else 0.0,
-                    "cpu_share_peak": max(self._busiest, self._cpu_share()),
-                    "wait_share": _share(waited_s, _waited_s(), wall_s),
-                    "cpu_with_start_s": _cpu_s(),
-                    "peak_memory_mb": _peak_memory_mb(),
-                },
-            )
-        )
+        ended = {"reason": self._driver.reason, "stopped": self._driver.stopped}
+        load = self._load_since(*started, waited_s)
+        self._pipe.write(frames.note(frames.FINAL, self._status() | ended | load))
         loop.remove_reader(0)
+
+    def _load_since(self, started_s: float, cpu_s: float, waited_s: float | None) -> dict[str, Any]:
+        """What the run took of the machine, from what the clocks said at its start."""
+        spent_s = _cpu_s() - cpu_s
+        wall_s = time.monotonic() - started_s
+        return {
+            "cpu_s": spent_s,
+            "cpu_share": spent_s / wall_s if wall_s else 0.0,
+            "cpu_share_peak": max(self._busiest, self._cpu_share()),
+            "wait_share": _share(waited_s, _waited_s(), wall_s),
+            "cpu_with_start_s": _cpu_s(),
+            "peak_memory_mb": _peak_memory_mb(),
+        }
 
     def _emit(self, result: Result) -> None:
         row = frames.pack(result)
@@ -146,14 +145,14 @@ class Worker:
         return (_cpu_s() - self._cpu_at[1]) / wall_s if wall_s > 0.05 else 0.0
 
     def _command(self, go: asyncio.Future[int | None]) -> None:
-        said = os.read(0, 4096)
-        for line in said.splitlines():
+        commands = os.read(0, 4096)
+        for line in commands.splitlines():
             word, _, value = line.partition(b" ")
             if word == b"go" and not go.done():
                 go.set_result(int(value))
             elif word == b"stop":
                 self._stop(go)
-        if not said:
+        if not commands:
             asyncio.get_running_loop().remove_reader(0)
             self._stop(go)
 
@@ -198,20 +197,18 @@ def _share(before: float | None, after: float | None, wall_s: float) -> float | 
 def _peak_memory_mb() -> float:
     # Not ru_maxrss where it can be helped: it counts the parent's memory from before exec.
     with contextlib.suppress(OSError):
-        found = re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text(encoding="ascii"))
-        if found:
-            return int(found[1]) / 1024
+        match = re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text(encoding="ascii"))
+        if match:
+            return int(match[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
     """Run one driving process."""
     # Ctrl-C and a hang-up go to the whole group; the parent decides what they mean.
-    for one in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(one, signal.SIG_IGN)
-    with contextlib.suppress(ValueError, OSError):
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    allow_open_files()
     # Not sys.stdin: its buffer would swallow what follows the first line.
     line = bytearray()
     while not line.endswith(b"\n"):

@@ -97,6 +97,8 @@ def drive(
 
 
 class _Crew:
+    """The driving processes of one run, from their start to their end; `recorder` keeps their rows."""
+
     def __init__(
         self,
         plan: Plan,
@@ -162,45 +164,52 @@ class _Crew:
 
     def outcome(self) -> Outcome:
         """What came of it."""
-        one, recorder = self._outcome, self.recorder
-        one.recorded, one.completed, one.errors = recorder.recorded, recorder.completed, recorder.errors
-        one.prompt_tokens_off = recorder.prompt_tokens_off
-        finals = [process.final or process.status for process in self._crew]
-        waits: list[float] = [final["wait_share"] for final in finals if final.get("wait_share") is not None]
-        one.sent = sum(final.get("sent", 0) for final in finals)
-        one.client = {
+        outcome, recorder = self._outcome, self.recorder
+        outcome.recorded, outcome.completed, outcome.errors = recorder.recorded, recorder.completed, recorder.errors
+        outcome.prompt_tokens_off = recorder.prompt_tokens_off
+        states = self._states()
+        outcome.sent = sum(state.get("sent", 0) for state in states)
+        outcome.client = self._client(states)
+        outcome.status, outcome.reason = self._status(states)
+        outcome.notes += _notes_on(outcome)
+        return outcome
+
+    def _states(self) -> list[dict[str, Any]]:
+        """What each process said last of itself."""
+        return [process.final or process.status for process in self._crew]
+
+    def _client(self, states: list[dict[str, Any]]) -> dict[str, Any]:
+        """What driving took, of all processes together or of the busiest, and how answers were counted."""
+        recorder = self.recorder
+        waits: list[float] = [state["wait_share"] for state in states if state.get("wait_share") is not None]
+        return {
             "processes": self._count,
-            "cpu_share": max(final.get("cpu_share", 0.0) for final in finals),
-            "cpu_share_peak": max(final.get("cpu_share_peak", 0.0) for final in finals),
+            "cpu_share": max(state.get("cpu_share", 0.0) for state in states),
+            "cpu_share_peak": max(state.get("cpu_share_peak", 0.0) for state in states),
             "wait_share": max(waits, default=None),
-            "cpu_s": sum(final.get("cpu_s", 0.0) for final in finals),
-            "cpu_with_start_s": sum(final.get("cpu_with_start_s", 0.0) for final in finals),
-            "peak_memory_mb": sum(final.get("peak_memory_mb", 0.0) for final in finals),
-            "connections": sum(final.get("connections", 0) for final in finals),
-            "resent": sum(final.get("resent", 0) for final in finals),
-            "retried": sum(final.get("retried", 0) for final in finals),
-            "max_lag_s": max(final.get("max_lag_s", 0.0) for final in finals),
+            "cpu_s": sum(state.get("cpu_s", 0.0) for state in states),
+            "cpu_with_start_s": sum(state.get("cpu_with_start_s", 0.0) for state in states),
+            "peak_memory_mb": sum(state.get("peak_memory_mb", 0.0) for state in states),
+            "connections": sum(state.get("connections", 0) for state in states),
+            "resent": sum(state.get("resent", 0) for state in states),
+            "retried": sum(state.get("retried", 0) for state in states),
+            "counted": dict(recorder.counted),
+            "beyond_usage": recorder.beyond,
+            "tokens_per_event": recorder.tokens / recorder.events if recorder.events else None,
+            "echoed": recorder.echoed,
+            "foreign": recorder.foreign,
+            "max_lag_s": max(state.get("max_lag_s", 0.0) for state in states),
         }
-        reasons = [final["reason"] for final in finals if final.get("reason")]
-        if any(process.final is None for process in self._crew) and not (self._interrupted and not self._t0_ns):
-            one.status, one.reason = "failed", "a driving process died; what it had recorded is kept"
-        elif self._interrupted:
-            one.status, one.reason = "interrupted", "interrupted by the user"
-        elif reasons:
-            one.status, one.reason = "failed", reasons[0]
-        if one.client["resent"]:
-            one.notes.append(
-                f"{one.client['resent']} requests went out again on a new connection, since the server closed the "
-                "idle one that they were on; their times count from the first send"
-            )
-        if one.client["retried"]:
-            one.notes.append(
-                f"{one.client['retried']} answers were 429 and their requests went out again, as asked; their times "
-                "count from the first send"
-            )
-        if one.prompt_tokens_off:
-            one.notes.append(f"{one.prompt_tokens_off} prompts have another length by the server's count than planned")
-        return one
+
+    def _status(self, states: list[dict[str, Any]]) -> tuple[str, str | None]:
+        """How the run ended, and why where it is not complete."""
+        died = any(process.final is None for process in self._crew)
+        if died and not (self._interrupted and not self._t0_ns):
+            return "failed", "a driving process died; what it had recorded is kept"
+        if self._interrupted:
+            return "interrupted", "interrupted by the user"
+        reasons = [state["reason"] for state in states if state.get("reason")]
+        return ("failed", reasons[0]) if reasons else ("complete", None)
 
     def close(self) -> None:
         """End every process that is still there, and let go of the pipes."""
@@ -225,8 +234,8 @@ class _Crew:
             elif kind == frames.STATUS:
                 process.status = orjson.loads(payload)
             elif kind == frames.FINAL:
-                process.final = orjson.loads(payload)
-                if orjson.loads(payload)["stopped"] and not self._interrupted:
+                process.final = final = orjson.loads(payload)
+                if final["stopped"] and not self._interrupted:
                     # Something ended it (SIGTERM to all of a group): the others end too.
                     self._interrupted = True
                     self._stop()
@@ -249,17 +258,35 @@ class _Crew:
             process.say("stop")
 
     def _snapshot(self) -> Snapshot:
-        said = [process.final or process.status for process in self._crew]
+        states = self._states()
         return Snapshot(
             elapsed_s=max(time.monotonic_ns() - self._t0_ns, 0) / 1e9,
-            sent=sum(one.get("sent", 0) for one in said),
-            in_flight=sum(one.get("in_flight", 0) for one in said),
+            sent=sum(state.get("sent", 0) for state in states),
+            in_flight=sum(state.get("in_flight", 0) for state in states),
             completed=self.recorder.completed,
             failed=self.recorder.recorded - self.recorder.completed,
-            output_tokens=sum(one.get("output_tokens", 0) for one in said),
-            max_lag_s=max(one.get("max_lag_s", 0.0) for one in said),
-            cpu_share=max(one.get("cpu_share", 0.0) for one in said),
+            output_tokens=sum(state.get("output_tokens", 0) for state in states),
+            max_lag_s=max(state.get("max_lag_s", 0.0) for state in states),
+            cpu_share=max(state.get("cpu_share", 0.0) for state in states),
         )
+
+
+def _notes_on(outcome: Outcome) -> list[str]:
+    """What to say of a run beside its status."""
+    notes, resent, retried = [], outcome.client["resent"], outcome.client["retried"]
+    if resent:
+        notes.append(
+            f"{resent} requests went out again on a new connection, since the server closed the idle one that they "
+            "were on; their times count from the first send"
+        )
+    if retried:
+        notes.append(
+            f"{retried} answers were 429 and their requests went out again, as asked; their times count from the "
+            "first send"
+        )
+    if outcome.prompt_tokens_off:
+        notes.append(f"{outcome.prompt_tokens_off} prompts have another length by the server's count than planned")
+    return notes
 
 
 def _divide(concurrency: int | None, parts: int) -> list[int | None]:

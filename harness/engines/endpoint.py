@@ -12,14 +12,19 @@ from harness import __version__
 from harness.core.errors import UserError
 from harness.core.records import REQUESTS
 from harness.core.runspec import RunSpec
+from harness.drive.bodies import counting_fields
 from harness.drive.endpoint import Endpoint
+from harness.drive.openai_stream import EVENTS, IDS, USAGE
 from harness.drive.settings import Settings
 from harness.drive.workers import Outcome, Snapshot, drive
 from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
 from harness.engines.client import Client
 from harness.engines.outlived import Outlived
+from harness.engines.remedies import remedy_for
 from harness.engines.requests import StreamRequests
-from harness.engines.serving.probe import Scraper, version_of
+from harness.engines.serving.probe import Served, version_of
+from harness.engines.serving.scraper import Scraper
+from harness.engines.serving.vocabulary import vocabulary_of
 from harness.runs.writer import RunWriter
 from workloads.core.stream import Stream
 
@@ -28,8 +33,8 @@ class EndpointEngine:
     """One run against a server, ready to go; raises UserError for what the user can mend.
 
     `endpoint` may be set until `replay` begins, where the server starts later than the prompts are made; `note`
-    then stands for what is said of it. `extra` is what every request's body carries besides; with `empty_tokens` an
-    event with an empty text is a token.
+    then stands for what is said of it. `extra` is what every request's body carries besides. `served` is what the
+    server says of the model.
     """
 
     kind = "measured"
@@ -43,19 +48,22 @@ class EndpointEngine:
         note: str | None = None,
         *,
         extra: Mapping[str, Any] | None = None,
-        empty_tokens: bool = False,
+        served: Served | None = None,
     ) -> None:
         self.spec = spec
         self.stream = stream
         self.endpoint = endpoint
         self.client = client
-        self.empty_tokens = empty_tokens
+        self.served = served or Served(spec.model)
         self.degraded: list[str] = []
         if len(stream.levels) > 1 and client.processes > 1:
             raise UserError("--processes: a schedule of concurrency is kept by one process: leave --processes out")
-        self.requests = StreamRequests(spec, stream, client, extra or {})
+        self.requests = StreamRequests(spec, stream, client, extra or {}, self._ask_vocabulary)
         of_server = note or f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"
         self.notes = [of_server, *self.requests.notes]
+
+    def _ask_vocabulary(self) -> int | None:
+        return vocabulary_of(self.endpoint, self.served)
 
     def provenance(self) -> dict[str, Any]:
         """The server and what it says of itself, the client."""
@@ -63,6 +71,7 @@ class EndpointEngine:
             "engine": "endpoint",
             "engine_version": version_of(self.endpoint) or "unknown",
             "url": self.endpoint.url,
+            "path": self.endpoint.path,
             "driver": f"schedbench {__version__}",
             "processes": self.client.processes,
         }
@@ -95,12 +104,19 @@ class EndpointEngine:
         status, reason = outcome.status, outcome.reason
         if status == "complete" and outcome.recorded and not outcome.completed:
             status, reason = "failed", f"no request of {outcome.recorded:,} completed; the first: {first_error.error}"
+            remedy = remedy_for(first_error.error or "", self.endpoint, self.requests.fields())
+            reason += f" ({remedy})" if remedy else ""
         return Ended(status, reason, notes, observed)
 
     def _notes_on(self, outcome: Outcome, notes: Sequence[str], first_error: str | None) -> tuple[str, ...]:
         """What to say of a run that has ended, `notes` among it."""
         notes = [*outcome.notes, *cut_short(self.spec.max_duration_s, outcome.sent, len(self.stream.trace)), *notes]
         errors = ", ".join(f"{count} {name}" for name, count in outcome.errors.most_common())
+        together = outcome.client.get("tokens_per_event") or 1.0
+        if abs(together - 1) >= 0.005:
+            told = set(outcome.client["counted"]) != {EVENTS}
+            how = "as the server tells" if told else "taken as evenly spread, since the server does not tell"
+            notes.append(f"{together:.2f} tokens an event, {how}: ITL and TPOT are per token")
         if errors:
             notes.append(f"requests that failed, by reason: {errors}; the first: {first_error}")
         return tuple(notes)
@@ -120,14 +136,46 @@ class EndpointEngine:
             first_token_timeout_s=self.client.first_token_timeout_s,
             max_duration_s=self.spec.max_duration_s,
             retries_429=self.client.retries_429,
-            empty_tokens=self.empty_tokens,
+            told=bool(self.requests.counted),
+            accept=self.client.accept,
         )
 
     def _warm_up(self, writer: RunWriter, stopped: Stopped) -> dict[str, Any]:
-        """Requests of their own that are recorded apart and never counted; UserError where none is answered."""
-        count = self.client.warmup
+        """Requests of their own that are recorded apart and never counted; UserError where none is answered.
+
+        With them the server is asked to tell how many tokens an event holds. From then on it is asked in the way in
+        which it did, and not where it did not, or refused to be asked.
+        """
+        count, ways = self.client.warmup, self._ways_to_count()
         if not count:
+            self.requests.counted = ways if self.served.tells_tokens else frozenset()
             return {"requests": 0}
+        self.requests.counted = ways
+        outcome, errors = self._drive_warmup(count, writer, stopped)
+        if ways and not outcome.completed and all(error.startswith(_REFUSED) for error in errors) and not stopped():
+            self.requests.counted = frozenset()
+            outcome, errors = self._drive_warmup(count, writer, stopped)
+        self.requests.counted &= frozenset(outcome.client.get("counted", ()))
+        if outcome.recorded and not outcome.completed and not stopped():
+            error = errors[0]
+            remedy = remedy_for(error, self.endpoint, self.requests.fields()) or "--warmup 0 leaves it out"
+            raise UserError(
+                f"--url {self.endpoint.url}: no warm-up request of {count} was answered well: {error} ({remedy})"
+            )
+        return {"requests": count, "completed": outcome.completed}
+
+    def _ways_to_count(self) -> frozenset[str]:
+        """How the server may be asked for the tokens of its events: not by fields that the user has set or left out.
+
+        In chat an event may show nothing of a token, and then brings no usage either: its ids are asked for as well.
+        """
+        form = self.client.form
+        ways = (USAGE, IDS) if self.client.api == "chat" else (USAGE,)
+        given = {*form.fields, *form.left_out}
+        return frozenset(way for way in ways if not given & counting_fields(way).keys())
+
+    def _drive_warmup(self, count: int, writer: RunWriter, stopped: Stopped) -> tuple[Outcome, list[str]]:
+        """How the warm-up went, and its failures."""
         import pyarrow.parquet as pq
 
         batches: list[pa.RecordBatch] = []
@@ -136,22 +184,11 @@ class EndpointEngine:
         table = pa.Table.from_batches(batches, schema=REQUESTS)
         with (writer.partial / "warmup.parquet").open("wb") as file:
             pq.write_table(table, file)
-        if outcome.recorded and not outcome.completed and not stopped():
-            error = next(error for error in table.column("error").to_pylist() if error)
-            raise UserError(
-                f"--url {self.endpoint.url}: no warm-up request of {count} was answered well: {error} "
-                f"({_remedy(error)})"
-            )
-        return {"requests": count, "completed": outcome.completed}
+        return outcome, [error for error in table.column("error").to_pylist() if error]
 
 
-def _remedy(error: str) -> str:
-    """What may help where no request of the warm-up was answered."""
-    if "vocabulary" in error:
-        return "give --vocabulary"
-    if error.startswith(("short", "overlong")):
-        return "give --no-ignore-eos where the server ends answers itself"
-    return "--warmup 0 leaves it out"
+# What servers say to a field that they do not know.
+_REFUSED = ("http_400", "http_422", "http_500", "http_501")
 
 
 class _FirstError:

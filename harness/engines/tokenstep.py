@@ -13,6 +13,7 @@ from harness.core.records import FINISHES, PHASES, REQUESTS, STEPS, to_batch, to
 from harness.core.runspec import RunSpec
 from harness.engines.base import Ended, Progress, Status, Stopped
 from harness.runs.writer import RunWriter
+from harness.simulate.rows import trace_columns
 from harness.simulate.token_steps import Segments, StepTime, blocks, segments_of, totals_of
 from policies.catalog import read_policy
 from policies.offline.catalog import canonical_offline, offline_options, plan_offline
@@ -34,6 +35,9 @@ MEANINGLESS = (
     "max_model_len",
     "sessions",
     "prefix_caching",
+    "tp",
+    "host",
+    "policy_costs",
 )
 
 # The paper's cost of a step (its c and τ, fitted to its Table 1), read as seconds.
@@ -177,15 +181,9 @@ def _steps(segments: Segments, t: Ints, place: Ints, start_ns: Ints, duration_ns
 
 
 def _requests(trace: Trace, rows: Ints, first_ns: Ints, last_ns: Ints) -> Any:
-    values: dict[str, object] = dict.fromkeys(REQUESTS.names)
     zeros = np.zeros(len(rows), dtype=np.int64)
+    values = dict.fromkeys(REQUESTS.names) | trace_columns(trace, rows)
     values |= {
-        "id": [trace.id_of(row) for row in rows.tolist()],
-        "row": rows,
-        "session": None if trace.session is None else trace.session[rows],
-        "turn": None if trace.turn is None else trace.turn[rows],
-        "prompt_tokens": trace.prompt_tokens[rows],
-        "expected_output_tokens": trace.output_tokens[rows],
         "due_s": zeros / 1e9,
         "sent_s": zeros / 1e9,
         "first_token_s": first_ns / 1e9,

@@ -21,8 +21,9 @@ from harness.engines.serving.environments import Environment, untested
 from harness.engines.serving.failures import last_lines, tail
 from harness.engines.serving.gpus import Card
 from harness.engines.serving.other_load import OtherLoad
-from harness.engines.serving.probe import samples_of
+from harness.engines.serving.probe import Served
 from harness.engines.serving.read_back import other_than_asked, read_back, server_settings
+from harness.engines.serving.scraper import samples_of
 from harness.engines.serving.server import Server, free_port, plugin_path
 from harness.profiles.files import load_gpu
 from harness.profiles.pair import load_pair
@@ -76,10 +77,7 @@ class Vllm:
             Endpoint(_NOWHERE),
             client,
             f"measured: vLLM {env.version} ({env.kind}), started for each run",
-            # In vLLM's completions each event with a choice is a token, part of a character or special ones too, which
-            # have no text. In chat special ones have it only when asked for.
-            empty_tokens=client.api == "completions",
-            extra={"skip_special_tokens": False} if client.api == "chat" else None,
+            served=Served(spec.model, owner="vllm"),
         )
         # What this version cannot do is known before anything starts.
         command(spec, env.python, spec.model, 1, self._plugin(Path(STEP_LOG)), env.flags)
@@ -176,6 +174,8 @@ class Vllm:
         except OSError:
             return {}
         queries, hits = (_increase(start, end, f"vllm:prefix_cache_{what}_total") for what in ("queries", "hits"))
+        if not 0 <= hits <= queries:
+            return {}  # a counter that was set back tells nothing
         # What a workload's own content shares is found as far as it has not been evicted: no number is due then.
         stream = self.driving.stream
         shares = stream.think_ns is not None or stream.trace.blocks is not None

@@ -25,10 +25,10 @@ MISSING = int(np.iinfo(np.int64).min)
 def nanoseconds(column: Any) -> Ints:
     """A column of seconds as whole nanoseconds, MISSING where it is null; differences of them are exact."""
     seconds = np.asarray(column.to_numpy(), dtype=np.float64)
-    known = np.isfinite(seconds)
-    out = np.full(len(seconds), MISSING, dtype=np.int64)
-    out[known] = np.rint(seconds[known] * NANOSECONDS).astype(np.int64)
-    return out
+    finite = np.isfinite(seconds)
+    times = np.full(len(seconds), MISSING, dtype=np.int64)
+    times[finite] = np.rint(seconds[finite] * NANOSECONDS).astype(np.int64)
+    return times
 
 
 def integers(column: Any) -> Ints:
@@ -81,5 +81,5 @@ def one_of(column: Any, names: tuple[str, ...]) -> Bools:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = pc.is_in(column.cast(pa.string()), value_set=pa.array(names, pa.string()))
-    return np.asarray(found.to_numpy(), dtype=np.bool_)
+    is_in = pc.is_in(column.cast(pa.string()), value_set=pa.array(names, pa.string()))
+    return np.asarray(is_in.to_numpy(), dtype=np.bool_)

@@ -25,32 +25,33 @@ def first_token_lag(requests: Requests, steps: Any) -> Ints:
     leaving of its tokens may lie milliseconds apart, so it is the next step's end that counts. Preemptions and pauses
     between the request's steps make the bound lower, never higher.
     """
-    ends, made = _made(requests, steps)
+    ends, first_steps = _first_token_steps(requests, steps)
     if not len(ends):
-        return np.zeros(len(made), dtype=np.int64)
-    due = ends[np.clip(made + 1, 0, len(ends) - 1)]
-    lag: Ints = np.maximum(requests.first[_done(requests)] - due, 0)
+        return np.zeros(len(first_steps), dtype=np.int64)
+    next_ends = ends[np.clip(first_steps + 1, 0, len(ends) - 1)]
+    lag: Ints = np.maximum(requests.first[_timed(requests)] - next_ends, 0)
     return lag
 
 
 def impossible(requests: Requests, steps: Any) -> int:
     """How many answers came before the engine can have made them: the clocks of the two tables differ."""
-    _, made = _made(requests, steps)
-    return int(np.count_nonzero(made < -GRACE))
+    _, first_steps = _first_token_steps(requests, steps)
+    return int(np.count_nonzero(first_steps < -GRACE))
 
 
-def _done(requests: Requests) -> Bools:
-    done: Bools = requests.completed & (requests.first != MISSING) & (requests.last != MISSING)
-    return done
+def _timed(requests: Requests) -> Bools:
+    """Which requests were completed and have the times of their first and last token."""
+    timed: Bools = requests.completed & (requests.first != MISSING) & (requests.last != MISSING)
+    return timed
 
 
-def _made(requests: Requests, steps: Any) -> tuple[Ints, Ints]:
+def _first_token_steps(requests: Requests, steps: Any) -> tuple[Ints, Ints]:
     """The ends of the steps that gave tokens, ns, and by which of them each completed request had its first."""
-    done = _done(requests)
+    timed = _timed(requests)
     producing = integers(steps.column("producing")) > 0
     ends = np.sort((nanoseconds(steps.column("t_s")) + nanoseconds(steps.column("duration_s")))[producing])
-    last = np.searchsorted(ends, requests.last[done], side="right") - 1
-    return ends, last - (requests.output_tokens[done] - 1)
+    last_steps = np.searchsorted(ends, requests.last[timed], side="right") - 1
+    return ends, last_steps - (requests.output_tokens[timed] - 1)
 
 
 def bunched(requests: Requests, steps: Any) -> float | str:
@@ -58,16 +59,16 @@ def bunched(requests: Requests, steps: Any) -> float | str:
 
     Text where the steps cannot tell.
     """
-    done = _done(requests)
-    if not done.any():
+    timed = _timed(requests)
+    if not timed.any():
         return "no request was completed"
-    produced = steps.column("producing")
-    if produced.null_count:
+    producing = steps.column("producing")
+    if producing.null_count:
         return "the step log does not say which requests produce tokens"
-    if int(integers(produced).sum()) < int(requests.output_tokens[done].sum()):
+    if int(integers(producing).sum()) < int(requests.output_tokens[timed].sum()):
         return "a step gave a request more than one token"
     lag = first_token_lag(requests, steps)
-    first, last, sent = requests.first[done], requests.last[done], requests.sent[done]
-    decode = np.where(requests.output_tokens[done] > 1, last - first + lag, np.iinfo(np.int64).max)
+    first, last, sent = requests.first[timed], requests.last[timed], requests.sent[timed]
+    decode = np.where(requests.output_tokens[timed] > 1, last - first + lag, np.iinfo(np.int64).max)
     late = (lag > FLOOR_NS) & (lag > SHARE * np.minimum(first - sent, decode))
     return 100 * float(np.mean(late))

@@ -73,7 +73,7 @@ def within_run_ratio(a: Estimate, b: Estimate, paired: bool) -> Ratio | None:
     if paired:
         variance, freedom = mean_variance(_difference(a, b), max(a.overlap, b.overlap))
     else:
-        (va, fa), (vb, fb) = (mean_variance(one.influence, one.overlap) for one in (a, b))
+        (va, fa), (vb, fb) = (mean_variance(arm.influence, arm.overlap) for arm in (a, b))
         variance = va + vb
         freedom = variance**2 / (va**2 / fa + vb**2 / fb) if variance else fa + fb
     return log_ratio(math.log(b.value / a.value), variance, freedom)
@@ -102,8 +102,8 @@ def _difference(a: Estimate, b: Estimate) -> Floats:
     if np.array_equal(a.units, b.units):
         return b.influence - a.influence
     units = np.union1d(a.units, b.units)
-    out = np.zeros(len(units))
-    for one, sign in ((a, -1.0), (b, 1.0)):
-        scale = sign * len(units) / len(one.units)
-        np.add.at(out, np.searchsorted(units, one.units), scale * one.influence)
-    return out
+    difference = np.zeros(len(units))
+    for arm, sign in ((a, -1.0), (b, 1.0)):
+        scale = sign * len(units) / len(arm.units)
+        np.add.at(difference, np.searchsorted(units, arm.units), scale * arm.influence)
+    return difference

@@ -27,7 +27,7 @@ COLUMNS = {DECODE: "generated", KV: "footprint"}
 OVER_ALPHA = ("violation_share", "excess_mean")
 
 # Steps taken at once: whatever the length of the log, memory holds so many and the histogram.
-CHUNK = 65_536
+MOST_STEPS = 65_536
 
 # Stretches of the run that an interval is made from.
 MOST_STRETCHES = 1000
@@ -135,17 +135,17 @@ def merge(a: Fairness, b: Fairness) -> Fairness:
 
 def fairness(steps: Any, variant: str = DECODE) -> Fairness | None:
     """The state of a step table (columns of `records.STEPS`), None where the log does not say who produced what."""
-    if not _told(steps, variant):
+    if not _says_who_produced(steps, variant):
         return None
     state = NOTHING
-    for batch in steps.to_batches(max_chunksize=CHUNK):
+    for batch in steps.to_batches(max_chunksize=MOST_STEPS):
         state = merge(state, of_batch(batch, variant))
     return state
 
 
 def of_batch(batch: Any, variant: str = DECODE) -> Fairness:
-    """The state of a few steps: a record batch of at most CHUNK rows."""
-    step = _Steps(batch, variant)
+    """The state of a few steps: a record batch of at most MOST_STEPS rows."""
+    step = _ProducingSteps(batch, variant)
     gaps, counts, times = _histogram(step.gap, step.duration)
     return Fairness(
         steps=batch.num_rows,
@@ -168,7 +168,7 @@ def _histogram(gaps: Ints, durations: Ints) -> tuple[Ints, Ints, Ints]:
     if not len(gaps):
         return gaps, gaps, gaps
     least = int(gaps.min())
-    if int(gaps.max()) - least < CHUNK:
+    if int(gaps.max()) - least < MOST_STEPS:
         # Counting is far quicker than sorting.
         place = gaps - least
         counts = np.bincount(place)
@@ -179,8 +179,8 @@ def _histogram(gaps: Ints, durations: Ints) -> tuple[Ints, Ints, Ints]:
         least = 0
     times = np.zeros(len(counts), dtype=np.int64)
     np.add.at(times, place, durations)
-    there = counts > 0
-    return values + least, counts[there].astype(np.int64), times[there]
+    occurring = counts > 0
+    return values + least, counts[occurring].astype(np.int64), times[occurring]
 
 
 def intervals(steps: Any, variant: str, alpha: float | None, overlap: float) -> dict[str, Estimate]:
@@ -189,7 +189,7 @@ def intervals(steps: Any, variant: str, alpha: float | None, overlap: float) -> 
     Stretches are up to 1,000 runs of as many busy steps each; `overlap` is a request's mean stay as a share of
     the run, since two requests keep their gap for as long as both are there.
     """
-    step = _Steps(steps, variant)
+    step = _ProducingSteps(steps, variant)
     busy = len(step.n)
     stretches = min(MOST_STRETCHES, busy)
     if stretches < LEAST_UNITS:
@@ -201,17 +201,35 @@ def intervals(steps: Any, variant: str, alpha: float | None, overlap: float) -> 
     def estimate(values: Any, weights: Any) -> Estimate:
         return ratio_of_sums(units, np.add.reduceat(values, starts).astype(np.float64), weights, overlap)
 
-    found = {"gap_mean": estimate(step.gap, lengths)}
+    means = {"gap_mean": estimate(step.gap, lengths)}
     if alpha is not None:
-        found["violation_share"] = estimate((step.gap > alpha).astype(np.int64), lengths)
-        found["excess_mean"] = estimate(np.maximum(step.gap - alpha, 0), lengths)
+        means["violation_share"] = estimate((step.gap > alpha).astype(np.int64), lengths)
+        means["excess_mean"] = estimate(np.maximum(step.gap - alpha, 0), lengths)
     tokens = np.add.reduceat(step.n, starts).astype(np.float64)
-    found["externality_per_token"] = estimate(step.n * step.highest - step.total, tokens)
-    return {f"{name}{variant}": one for name, one in found.items()}
+    means["externality_per_token"] = estimate(step.n * step.highest - step.total, tokens)
+    return {f"{name}{variant}": mean for name, mean in means.items()}
 
 
 def estimates(steps: Any, variant: str, state: Fairness, alpha: float | None, overlap: float) -> dict[str, Estimate]:
     """Every fairness metric of one variant by its name: exact values, intervals for what is a mean over steps."""
+    means = intervals(steps, variant, alpha, overlap)
+    no_units: Ints = np.zeros(0, dtype=np.int64)
+    by_name = {}
+    for short_name, value in _values(state, variant, alpha).items():
+        if value is None:
+            continue
+        name = f"{short_name}{variant}"
+        mean = means.get(name)
+        by_name[name] = (
+            Estimate(value, no_units, np.zeros(0))
+            if mean is None
+            else Estimate(value, mean.units, mean.influence, mean.overlap)
+        )
+    return by_name
+
+
+def _values(state: Fairness, variant: str, alpha: float | None) -> dict[str, float | None]:
+    """The metrics' values by their names without the variant's suffix."""
     values: dict[str, float | None] = {
         "gap_mean": state.gap_mean(),
         "gap_p99": state.gap_percentile(99),
@@ -230,20 +248,7 @@ def estimates(steps: Any, variant: str, state: Fairness, alpha: float | None, ov
         }
     if variant == DECODE:
         values |= {"makespan_steps": state.steps, "busy_steps": state.busy}
-    bounded = intervals(steps, variant, alpha, overlap)
-    none: Ints = np.zeros(0, dtype=np.int64)
-    found = {}
-    for name, value in values.items():
-        if value is None:
-            continue
-        full = f"{name}{variant}"
-        one = bounded.get(full)
-        found[full] = (
-            Estimate(value, none, np.zeros(0))
-            if one is None
-            else Estimate(value, one.units, one.influence, one.overlap)
-        )
-    return found
+    return values
 
 
 def alpha_of(spec: RunSpec, variant: str | None = None) -> float | None:
@@ -258,9 +263,9 @@ def alpha_of_policy(policy: str, variant: str | None = None) -> float | None:
     """The α that a policy keeps to (`isjl:alpha=100`), None where it has none (in what the `variant` counts)."""
     if variant not in (None, KV if "footprint=kv" in policy else DECODE):
         return None
-    found = _ALPHA.match(policy)
+    match = _ALPHA.match(policy)
     try:
-        alpha = float(found[1]) if found else math.nan
+        alpha = float(match[1]) if match else math.nan
     except ValueError:
         return None
     return alpha if math.isfinite(alpha) else None
@@ -274,19 +279,19 @@ def dot(a: Ints, b: Ints) -> int:
     return sum(int(np.dot(x, y)) << (21 * (i + j)) for i, x in enumerate(left) for j, y in enumerate(right) if x.any())
 
 
-def _told(steps: Any, variant: str) -> bool:
+def _says_who_produced(steps: Any, variant: str) -> bool:
     """Whether every step says how many requests produce a token, and of those what they then have."""
     import pyarrow.compute as pc
 
     producing = steps.column("producing")
     if producing.null_count:
         return False
-    some = pc.greater(producing, 0)
+    busy = pc.greater(producing, 0)
     columns = (steps.column(f"{COLUMNS[variant]}_{name}") for name in ("sum", "min", "max"))
-    return not any(pc.any(pc.and_(pc.is_null(column), some)).as_py() for column in columns)
+    return not any(pc.any(pc.and_(pc.is_null(column), busy)).as_py() for column in columns)
 
 
-class _Steps:
+class _ProducingSteps:
     """The steps that produce tokens: n, and the sum, least and highest of r after the step."""
 
     def __init__(self, rows: Any, variant: str) -> None:

@@ -6,20 +6,25 @@ from typing import Any
 
 import numpy as np
 
+from harness.measure.arrivals import Arrivals
 from harness.measure.columns import MISSING, Requests, integers, nanoseconds
 from harness.measure.sample import Sample
 from harness.measure.statistics import Ints
 
 
-def token_gaps(requests: Requests, table: Any, steps: Any | None) -> Sample:
-    """Every gap of every completed request, ns.
+def token_gaps(requests: Requests, arrivals: Arrivals, steps: Any | None) -> Sample:
+    """Every gap between two tokens of every completed request, ns.
 
-    A request with a list of gaps has those. Where the list is null and `steps` are given (a virtual run),
+    A request with a list of gaps has those, each shared among the tokens that came at its end; one that was held back
+    has none. Where the list is null and `steps` are given (a virtual run),
     its tokens come at first_token_s and then at the end of every later step with decodes, up to
     last_token_s: a request that was never preempted decodes in all of them.
     """
     n = len(requests)
-    listed, parent, flat = _lists(requests, table)
+    shown = ~arrivals.held_back[arrivals.parent]
+    listed, parent, tokens = arrivals.listed, arrivals.parent[shown], arrivals.tokens[shown]
+    gaps = arrivals.gaps[shown]
+    flat: Any = gaps if (tokens == 1).all() else gaps / tokens
     ends = np.zeros(0, dtype=np.int64) if steps is None else decode_ends(steps)
     start, stop = follow_steps(requests, ends, ~listed)
     following = np.flatnonzero(stop > start)
@@ -36,19 +41,21 @@ def token_gaps(requests: Requests, table: Any, steps: Any | None) -> Sample:
     counts = stop - start
     sums = np.zeros(n, dtype=np.int64)
     sums[following] = ends[stop[following] - 1] - requests.first[following]
-    own = np.bincount(parent, minlength=n)
+    own = np.zeros(n, dtype=np.int64)
+    np.add.at(own, parent, tokens)
     counts = counts + own
-    np.add.at(sums, parent, flat)
+    np.add.at(sums, parent, gaps)
 
     values = np.concatenate((first_gap[following], between, flat))
-    times = np.concatenate((np.ones(len(following), dtype=np.int64), seen, np.ones(len(flat), dtype=np.int64)))
+    times = np.concatenate((np.ones(len(following), dtype=np.int64), seen, tokens))
     order = np.argsort(values, kind="stable")
     order = order[times[order] > 0]
     units = np.flatnonzero(counts)
 
     def below(limit: float) -> Ints:
         small = np.concatenate(([0], np.cumsum(between <= limit)))
-        out = np.bincount(parent[flat <= limit], minlength=n)
+        out = np.zeros(n, dtype=np.int64)
+        np.add.at(out, parent[flat <= limit], tokens[flat <= limit])
         out[following] += first_gap[following] <= limit
         out[following] += small[stop[following] - 1] - small[start[following]]
         return out[units]
@@ -71,29 +78,9 @@ def decode_ends(steps: Any) -> Ints:
 
 def follow_steps(requests: Requests, ends: Ints, without_list: Any) -> tuple[Ints, Ints]:
     """The range [start, stop) of `ends` at which a request's tokens after its first come; empty if none do."""
-    known = requests.completed & without_list & (requests.first != MISSING) & (requests.last != MISSING)
+    timed = requests.completed & without_list & (requests.first != MISSING) & (requests.last != MISSING)
     start = np.zeros(len(requests), dtype=np.int64)
     stop = np.zeros(len(requests), dtype=np.int64)
-    start[known] = np.searchsorted(ends, requests.first[known], side="right")
-    stop[known] = np.maximum(np.searchsorted(ends, requests.last[known], side="right"), start[known])
+    start[timed] = np.searchsorted(ends, requests.first[timed], side="right")
+    stop[timed] = np.maximum(np.searchsorted(ends, requests.last[timed], side="right"), start[timed])
     return start, stop
-
-
-def has_list(requests: Requests, table: Any) -> Any:
-    """Where a request brings its own list of gaps."""
-    return np.asarray(table.column("token_gaps_s").is_valid().to_numpy(), dtype=np.bool_)[requests.order]
-
-
-def _lists(requests: Requests, table: Any) -> tuple[Any, Ints, Ints]:
-    """Where a request has its own list; and those lists end to end: whose each gap is, and the gap, ns."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    column = table.column("token_gaps_s")
-    lengths = integers(pc.list_value_length(column))
-    place = np.empty(len(requests), dtype=np.int64)
-    place[requests.order] = np.arange(len(requests))
-    parent = np.repeat(place, lengths)
-    flat = nanoseconds(pc.list_flatten(column.cast(pa.list_(pa.float64()))))
-    counted = requests.completed[parent]
-    return has_list(requests, table), parent[counted], flat[counted]

@@ -74,10 +74,11 @@ INVALID runs and runs of different kinds get no such word: "not compared: INVALI
 
 
 def glossary() -> str:
-    """Give the page as Markdown."""
+    """The page as Markdown."""
     metrics = ["| name | label | unit | better | what it is |", "|---|---|---|---|---|"]
     metrics += [
-        f"| `{one.name}` | {one.label} | {one.unit} | {one.better} | {one.formula} |" for one in METRICS.values()
+        f"| `{metric.name}` | {metric.label} | {metric.unit} | {metric.better} | {metric.formula} |"
+        for metric in METRICS.values()
     ]
     checks = ["| check | what is looked at | DEGRADED | INVALID |", "|---|---|---|---|"]
     for check in CHECKS:

@@ -11,6 +11,7 @@ import numpy as np
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.measure import work
+from harness.measure.arrivals import Arrivals
 from harness.measure.columns import LONGEST_S, MISSING, NANOSECONDS, Bools, Requests
 from harness.measure.estimate import Estimate
 from harness.measure.fairness import COLUMNS, Fairness, alpha_of, estimates, fairness
@@ -33,6 +34,7 @@ class Measured:
     """
 
     requests: Requests
+    arrivals: Arrivals
     window: Window | None
     stay: float
     rates: dict[str, Estimate | None]
@@ -51,37 +53,56 @@ def measure(table: Any, steps: Any | None, spec: RunSpec, closed_loop: bool) -> 
     UserError for a limit in `spec.slo` on something that is no latency of a request.
     """
     requests = Requests.of(table)
+    arrivals = Arrivals.of(requests, table, real=spec.engine not in VIRTUAL_ENGINES)
     # In an open loop the arrivals decide how many are in flight, so that a peak of theirs is no steady state.
     window = steady_window(requests, closed_loop) if closed_loop else None
     since = requests.sent if closed_loop else requests.due
-    done = requests.completed
-    several = done & (requests.output_tokens > 1)
+    start, end = span(requests)
+    stay = _mean_stay(requests) / (end - start) if end > start else 0.0
+    gaps = token_gaps(requests, arrivals, steps if spec.engine in VIRTUAL_ENGINES else None)
     samples = {
+        name: dataclasses.replace(sample, overlap=stay)
+        for name, sample in _samples(requests, arrivals, since, gaps).items()
+    }
+    rates = _rates(requests, arrivals, since, window, spec.slo)
+    states = step_states(steps)
+    for variant, state in states.items():
+        rates |= estimates(steps, variant, state, alpha_of(spec, variant), stay)
+    return Measured(requests, arrivals, window, stay, rates, samples, states)
+
+
+def _samples(requests: Requests, arrivals: Arrivals, since: Ints, gaps: Sample) -> dict[str, Sample]:
+    """The latencies by name; `since` is when each request's wait begins, `gaps` those between tokens."""
+    done = requests.completed
+    several = done & ~arrivals.held_back & (requests.output_tokens > arrivals.first)
+    return {
         "ttft_s": _sample(requests, done, since, requests.first),
         "ttft_from_sent_s": _sample(requests, done, requests.sent, requests.first),
-        "tpot_s": _per_token(requests, several),
-        "itl_s": token_gaps(requests, table, steps if spec.engine in VIRTUAL_ENGINES else None),
+        "tpot_s": Sample.of(requests.row[several], _time_per_token(requests, arrivals, several)),
+        "itl_s": gaps,
         "e2el_s": _sample(requests, done, since, requests.done),
         "send_lag_s": _sample(requests, np.ones_like(done), requests.due, requests.sent),
     }
+
+
+def _rates(
+    requests: Requests, arrivals: Arrivals, since: Ints, window: Window | None, slo: dict[str, float]
+) -> dict[str, Estimate | None]:
+    """The rates by name, over the run and over the steady window; goodput where there is an SLO."""
+    done = requests.completed
     works = {
         "request_throughput": work.completions(requests, done),
         "output_throughput": work.tokens(requests, done, prompt=False),
         "total_throughput": work.tokens(requests, done, prompt=True),
     }
     start, end = span(requests)
-    stay = _mean_stay(requests) / (end - start) if end > start else 0.0
-    samples = {name: dataclasses.replace(one, overlap=stay) for name, one in samples.items()}
-    rates = {name: one.rate(start, end) for name, one in works.items()}
-    if spec.slo:
-        good = work.completions(requests, done & within(requests, since, spec.slo))
+    rates = {name: done_work.rate(start, end) for name, done_work in works.items()}
+    if slo:
+        good = work.completions(requests, done & within(requests, arrivals, since, slo))
         rates["goodput"] = good.rate(start, end)
-    for name, one in works.items():
-        rates[f"{name}_steady"] = one.rate(window.start, window.end) if window else None
-    states = step_states(steps)
-    for variant, state in states.items():
-        rates |= estimates(steps, variant, state, alpha_of(spec, variant), stay)
-    return Measured(requests, window, stay, rates, samples, states)
+    for name, done_work in works.items():
+        rates[f"{name}_steady"] = done_work.rate(window.start, window.end) if window else None
+    return rates
 
 
 def step_states(steps: Any | None) -> dict[str, Fairness]:
@@ -97,7 +118,7 @@ def span(requests: Requests) -> tuple[int, int]:
     return (int(sent.min()), int(last.max())) if len(sent) and len(last) else (0, 0)
 
 
-def within(requests: Requests, since: Ints, slo: dict[str, float]) -> Bools:
+def within(requests: Requests, arrivals: Arrivals, since: Ints, slo: dict[str, float]) -> Bools:
     """Which requests keep every limit (metric name to seconds) of `slo`."""
     kept = np.ones(len(requests), dtype=np.bool_)
     for name, limit in slo.items():
@@ -106,8 +127,8 @@ def within(requests: Requests, since: Ints, slo: dict[str, float]) -> Bools:
         if name not in SLO_METRICS:
             raise UserError(f"slo {name!r}: a service level bounds one of {', '.join(SLO_METRICS)}")
         if name == "tpot_s":
-            several = requests.output_tokens > 1
-            kept[several] &= _time_per_token(requests, several) <= limit_s * NANOSECONDS
+            several = requests.output_tokens > arrivals.first
+            kept[several] &= _time_per_token(requests, arrivals, several) <= limit_s * NANOSECONDS
         else:
             start = requests.sent if name == "ttft_from_sent_s" else since
             end = requests.done if name == "e2el_s" else requests.first
@@ -116,14 +137,10 @@ def within(requests: Requests, since: Ints, slo: dict[str, float]) -> Bools:
 
 
 def _sample(requests: Requests, which: Bools, start: Ints, end: Ints) -> Sample:
-    known = which & (start != MISSING) & (end != MISSING)
-    if known.all():
+    timed = which & (start != MISSING) & (end != MISSING)
+    if timed.all():
         return Sample.of(requests.row, end - start)
-    return Sample.of(requests.row[known], end[known] - start[known])
-
-
-def _per_token(requests: Requests, which: Bools) -> Sample:
-    return Sample.of(requests.row[which], _time_per_token(requests, which))
+    return Sample.of(requests.row[timed], end[timed] - start[timed])
 
 
 def _mean_stay(requests: Requests) -> float:
@@ -132,5 +149,6 @@ def _mean_stay(requests: Requests) -> float:
     return float(stays.mean()) if len(stays) else 0.0
 
 
-def _time_per_token(requests: Requests, which: Bools) -> Floats:
-    return (requests.last[which] - requests.first[which]) / (requests.output_tokens[which] - 1)
+def _time_per_token(requests: Requests, arrivals: Arrivals, which: Bools) -> Floats:
+    later = requests.output_tokens[which] - arrivals.first[which]
+    return (requests.last[which] - requests.first[which]) / later

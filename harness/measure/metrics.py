@@ -94,7 +94,8 @@ _TABLE = (
         "Time per output token",
         "s",
         "lower",
-        "(last_token_s - first_token_s) / (output_tokens - 1), one value a request; undefined for one token",
+        "(last_token_s - first_token_s) / (output_tokens - those of the first event), one value a request; undefined "
+        "where the first event brings all, or the answer was held back",
         "distribution",
     ),
     Metric(
@@ -102,8 +103,8 @@ _TABLE = (
         "Inter-token latency",
         "s",
         "lower",
-        "every gap between two tokens of a request, each gap once; in a virtual run they follow from the "
-        "ends of the steps that decode",
+        "every gap between two tokens of a request, each gap once; tokens that come together share the gap before "
+        "them; in a virtual run the gaps follow from the ends of the steps that decode",
         "distribution",
     ),
     Metric(
@@ -135,7 +136,7 @@ _COUNTED = {
 def _fairness(suffix: str) -> list[Metric]:
     """The fairness metrics of one variant: decode has no suffix, KV footprints have `_kv`."""
     kind = "KV gap" if suffix else "Gap"
-    what = "KV " if suffix else ""
+    prefix = "KV " if suffix else ""
     gap = _GAP.format(_COUNTED[suffix])
     over = "α is --alpha, or else the policy's own where it bounds this count; absent without one"
     number: Literal["number"] = "number"
@@ -155,22 +156,22 @@ def _fairness(suffix: str) -> list[Metric]:
             "mean over steps of max(gap - α, 0)",
             number,
         ),
-        Metric(f"externality{suffix}", f"{what}Externality", "tokens", "lower", charged, number),
+        Metric(f"externality{suffix}", f"{prefix}Externality", "tokens", "lower", charged, number),
         Metric(
             f"externality_per_token{suffix}",
-            f"{what}Externality a token",
+            f"{prefix}Externality a token",
             "tokens",
             "lower",
             "E / tokens produced; at most α where no gap exceeds α",
             number,
         ),
         *(
-            Metric(f"{name}{suffix}", f"{label}, by time", unit, "lower", f"{told}, each step by its duration", number)
-            for name, label, unit, told in (
+            Metric(f"{name}{suffix}", f"{label}, by time", unit, "lower", f"{what}, each step by its duration", number)
+            for name, label, unit, what in (
                 ("gap_mean_time", f"{kind}, mean", "tokens", "mean of the gap"),
                 ("violation_share_time", f"{kind}s over α", "", "share of time with gap > α"),
                 ("excess_mean_time", f"{kind} over α, mean", "tokens", "mean of max(gap - α, 0)"),
-                ("externality_time", f"{what}Externality", "token·s", "E"),
+                ("externality_time", f"{prefix}Externality", "token·s", "E"),
             )
         ),
     ]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from harness.measure.fairness import Fairness
+from harness.measure.fairness import Fairness, alpha_of_policy
 
 # Points of a curve over a price: it is a line, so that two would do.
 POINTS = 11
@@ -79,6 +79,11 @@ class BreakEven:
     externality_added: float
 
 
+def alpha_on_path(policy: str) -> float | None:
+    """Where a policy stands on the path of α: its own, 0 for LJF, None where it has none."""
+    return 0.0 if policy == "ljf" else alpha_of_policy(policy)
+
+
 def profit_tokenstep(work: Fairness, constants: TokenStep) -> float:
     """Π = ρ0·O - τ·Q - c·T - τ·E; T counts the steps with work."""
     spent = constants.tau * work.held + constants.c * work.working + constants.tau * work.externality
@@ -117,44 +122,56 @@ def curves(accounts: Sequence[Account], constants: TokenStep, baseline: Account 
 
     Points of one path ascend in α (LJF is its start); policies without an α stand after them, with `alpha` null.
     """
-    order = sorted(accounts, key=lambda one: (one.alpha is None, one.alpha or 0.0))
-    stepped = [(one, one.fairness) for one in order if one.fairness is not None and one.fairness.steps]
-    priced = [(one, one.prices) for one in order if one.prices is not None and one.seconds]
-    ends = [one for one, _ in stepped if baseline is not None and one is not baseline]
-    pairs = [(one, break_even(one, baseline, constants.tau)) for one in ends if baseline is not None]
+    ordered = sorted(accounts, key=lambda account: (account.alpha is None, account.alpha or 0.0))
+    stepped = [
+        (account, account.fairness) for account in ordered if account.fairness is not None and account.fairness.steps
+    ]
+    priced = [(account, account.prices) for account in ordered if account.prices is not None and account.seconds]
+    ends = _break_evens([account for account, _ in stepped], baseline, constants.tau)
     return {
         "profit_over_throughput": {
             "tokenstep": [
-                _point(one) | {"throughput": rate(work), "profit": profit_tokenstep(work, constants) / one.runs}
-                for one, work in stepped
+                _point(account) | {"throughput": rate(work), "profit": profit_tokenstep(work, constants) / account.runs}
+                for account, work in stepped
             ],
             "money": [
-                _point(one) | {"throughput": one.output_tokens / one.seconds, "profit": profit_money(one, p) / one.runs}
-                for one, p in priced
+                _point(account)
+                | {
+                    "throughput": account.output_tokens / account.seconds,
+                    "profit": profit_money(account, prices) / account.runs,
+                }
+                for account, prices in priced
             ],
         },
         "violation_over_throughput": [
-            _point(one)
+            _point(account)
             | {"throughput": rate(work), "gap_mean": work.gap_mean(), "gap_max": work.gap_max}
-            | {"held_against": one.against, "violation_share": share_over(one)}
-            for one, work in stepped
+            | {"held_against": account.against, "violation_share": share_over(account)}
+            for account, work in stepped
         ],
-        "break_even": [
-            _point(one)
-            | (
-                {"pays": "other work", "c": None, "steps_saved": None, "externality_added": None}
-                if found is None
-                else {
-                    "pays": found.pays,
-                    "c": found.c,
-                    "steps_saved": found.steps_saved,
-                    "externality_added": found.externality_added,
-                }
-            )
-            for one, found in pairs
-        ],
-        "profit_over_c": _over_c(stepped, constants, [found for _, found in pairs if found is not None]),
+        "break_even": [_point(account) | _end_document(end) for account, end in ends],
+        "profit_over_c": _over_c(stepped, constants, [end for _, end in ends if end is not None]),
         "profit_over_gpu_hour": _over_gpu_hour(priced),
+    }
+
+
+def _break_evens(
+    accounts: Sequence[Account], baseline: Account | None, tau: float
+) -> list[tuple[Account, BreakEven | None]]:
+    """Each account but the baseline with its break-even; none without a baseline."""
+    if baseline is None:
+        return []
+    return [(account, break_even(account, baseline, tau)) for account in accounts if account is not baseline]
+
+
+def _end_document(end: BreakEven | None) -> dict[str, Any]:
+    if end is None:
+        return {"pays": "other work", "c": None, "steps_saved": None, "externality_added": None}
+    return {
+        "pays": end.pays,
+        "c": end.c,
+        "steps_saved": end.steps_saved,
+        "externality_added": end.externality_added,
     }
 
 
@@ -171,16 +188,16 @@ def rate(work: Fairness) -> float:
 
 
 def _over_c(
-    stepped: Sequence[tuple[Account, Fairness]], constants: TokenStep, found: Sequence[BreakEven]
+    stepped: Sequence[tuple[Account, Fairness]], constants: TokenStep, ends: Sequence[BreakEven]
 ) -> dict[str, Any]:
     """Π as a line in c, over a range that shows every break-even."""
-    highest = 1.5 * max([constants.c, *(one.c for one in found if one.c is not None)])
+    highest = 1.5 * max([constants.c, *(end.c for end in ends if end.c is not None)])
     grid = [highest * i / (POINTS - 1) for i in range(POINTS)]
     lines = []
-    for one, work in stepped:
-        free = profit_tokenstep(work, TokenStep(constants.rho0, constants.tau, 0.0)) / one.runs
-        steps = work.working / one.runs
-        lines.append(_point(one) | {"at_0": free, "steps": steps, "profit": [free - c * steps for c in grid]})
+    for account, work in stepped:
+        free = profit_tokenstep(work, TokenStep(constants.rho0, constants.tau, 0.0)) / account.runs
+        steps = work.working / account.runs
+        lines.append(_point(account) | {"at_0": free, "steps": steps, "profit": [free - c * steps for c in grid]})
     return {"c": grid, "lines": lines}
 
 
@@ -189,14 +206,13 @@ def _over_gpu_hour(priced: Sequence[tuple[Account, Prices]]) -> dict[str, Any]:
     highest = 2 * max((prices.gpu_hour for _, prices in priced), default=0.0)
     grid = [highest * i / (POINTS - 1) for i in range(POINTS)]
     lines = []
-    for one, prices in priced:
-        sold, hours = revenue(one, prices) / one.runs, one.hours / one.runs
-        lines.append(
-            _point(one)
-            | {"revenue": sold, "hours": hours, "break_even": sold / hours, "profit": [sold - p * hours for p in grid]}
-        )
+    for account, prices in priced:
+        sold, hours = revenue(account, prices) / account.runs, account.hours / account.runs
+        profits = [sold - gpu_hour * hours for gpu_hour in grid]
+        lines.append(_point(account) | {"revenue": sold, "hours": hours, "break_even": sold / hours, "profit": profits})
     return {"gpu_hour": grid, "lines": lines}
 
 
 def _point(account: Account) -> dict[str, Any]:
+    """Which policy a point of a curve stands for."""
     return {"policy": account.policy, "name": account.name or account.policy, "alpha": account.alpha}

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.core.runspec import RunSpec
+from harness.core.runspec import SCHEMA_VERSION, RunSpec
 from harness.measure.estimate import Estimate
 from harness.measure.measured import Measured, measure
 from harness.measure.metrics import METRICS
 from harness.measure.sample import Sample
 from harness.measure.statistics import PERCENTILES
 
-SCHEMA_VERSION = 1
+# What run.json counts of a run (`count`), besides the failures by their name.
+COUNTS = (
+    "requests",
+    "completed",
+    "failed",
+    "output_tokens",
+    "prompt_tokens",
+    "steps",
+    "mixed_steps",
+    "preemptions",
+)
 
 
 def summarise(requests: Any, steps: Any | None, spec: RunSpec, closed_loop: bool) -> dict[str, Any]:
@@ -61,7 +71,7 @@ def _bounds(estimate: Estimate | None) -> dict[str, float | None]:
 
 
 def count(requests: Any, steps: Any | None) -> dict[str, Any]:
-    """What a run did, counted: requests and tokens of completed ones, failures by their name, steps."""
+    """What a run did: COUNTS (tokens are those of completed requests), and `finishes` by their name."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -69,8 +79,8 @@ def count(requests: Any, steps: Any | None) -> dict[str, Any]:
     from harness.measure.columns import integers, one_of
 
     completed = one_of(requests.column("finish"), COMPLETED)
-    names = pc.value_counts(requests.column("finish").cast(pa.string()))
-    finishes = {str(one["values"]): int(one["counts"]) for one in names.to_pylist()}
+    tally = pc.value_counts(requests.column("finish").cast(pa.string())).to_pylist()
+    finishes = {str(finish["values"]): int(finish["counts"]) for finish in tally}
     return {
         "requests": requests.num_rows,
         "completed": int(completed.sum()),

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from harness.core.runspec import RunSpec
+from harness.measure import arrivals
+from harness.measure.arrivals import has_list
 from harness.measure.columns import MISSING, integers, nanoseconds
 from harness.measure.delivery import bunched, impossible
 from harness.measure.fairness import DECODE
-from harness.measure.gaps import decode_ends, follow_steps, has_list
+from harness.measure.gaps import decode_ends, follow_steps
 from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, span
 
 LEVELS = ("VALID", "DEGRADED", "INVALID")
@@ -92,18 +94,20 @@ def _send_lag(evidence: Evidence) -> float | str:
     return worst if worst is not None else float(lag.maximum_s or 0.0)
 
 
-def _client_cpu(evidence: Evidence) -> float | str:
+def _client_share(evidence: Evidence, name: str, unknown: str) -> float | str:
+    """A share of time that the client wrote down of itself, %; `unknown` says that it did not."""
     if evidence.virtual:
         return "a virtual run has no client"
-    busy = evidence.manifest.get("client", {}).get("cpu_share")
-    return 100 * float(busy) if busy is not None else "the client's CPU time was not recorded"
+    share = evidence.manifest.get("client", {}).get(name)
+    return 100 * float(share) if share is not None else unknown
+
+
+def _client_cpu(evidence: Evidence) -> float | str:
+    return _client_share(evidence, "cpu_share", "the client's CPU time was not recorded")
 
 
 def _client_wait(evidence: Evidence) -> float | str:
-    if evidence.virtual:
-        return "a virtual run has no client"
-    waited = evidence.manifest.get("client", {}).get("wait_share")
-    return 100 * float(waited) if waited is not None else "how long the client waited for a processor was not recorded"
+    return _client_share(evidence, "wait_share", "how long the client waited for a processor was not recorded")
 
 
 def _delivery(evidence: Evidence) -> float | str:
@@ -112,6 +116,16 @@ def _delivery(evidence: Evidence) -> float | str:
     if evidence.steps is None or not evidence.steps.num_rows:
         return "without a step log nobody knows when tokens were made"
     return bunched(evidence.measured.requests, evidence.steps)
+
+
+def _answers(share: Callable[[Evidence], float | str]) -> Callable[[Evidence], float | str]:
+    """A share of the answers that a client got."""
+    return lambda evidence: "a virtual run has no client" if evidence.virtual else share(evidence)
+
+
+_held_back = _answers(lambda one: arrivals.share_held_back(one.measured.requests, one.measured.arrivals))
+_foreign = _answers(lambda one: arrivals.share_foreign(one.manifest.get("client", {})))
+_beyond_usage = _answers(lambda one: arrivals.share_beyond_usage(one.manifest.get("client", {}), one.measured.requests))
 
 
 def _elsewhere(evidence: Evidence) -> float | str:
@@ -216,7 +230,7 @@ def _step_tokens(evidence: Evidence) -> float | str:
         return "the step log does not say which requests produce tokens"
     # A request that gives o tokens, one a step, holds 1 + 2 + … + o over its steps: Q knows no schedule.
     output = evidence.measured.requests.output_tokens
-    held = sum(one * (one + 1) // 2 for one in output.tolist())
+    held = sum(tokens * (tokens + 1) // 2 for tokens in output.tolist())
     return float(abs(state.held - held) + abs(state.tokens - int(output.sum())))
 
 
@@ -263,6 +277,9 @@ CHECKS = (
     # A client that is kept from reading stamps what has piled up with one time: latencies and TPOT of nobody's making.
     Check("client_wait", "time that the client waited for a processor", "%", 5, 20, _client_wait),
     Check("delivery", "answers that reached the client in bunches, later than they were made", "%", 1, 10, _delivery),
+    Check("held_back", "answers that came all at once, held back on their way", "%", 1, 10, _held_back),
+    Check("foreign", "answers that bear another request's id", "%", 0, 1, _foreign),
+    Check("beyond_usage", "answers with more tokens in their events than in their usage", "%", 0, 10, _beyond_usage),
     Check("elsewhere", "the machine's CPU time that other work took", "%", 10, 30, _elsewhere),
     Check("errors", "requests not completed", "%", 0.1, 1, _errors),
     Check("completed", "completed requests", "", None, 1, _completed, floor=True),
@@ -292,15 +309,15 @@ def judge(evidence: Evidence, status: str, reason: str | None) -> dict[str, Any]
     such as an assumed cost: the best such a run can be is DEGRADED.
     """
     checks = [check.judge(evidence) for check in CHECKS]
-    found: list[tuple[str, str]] = []
+    faults: list[tuple[str, str]] = []
     if status != "complete":
-        found.append(("INVALID", f"the run is {status}" + (f": {reason}" if reason else "")))
-    found += [(entry["level"], _why(entry)) for entry in checks if entry["level"] in ("DEGRADED", "INVALID")]
-    found += [("DEGRADED", str(why)) for why in evidence.manifest.get("degraded", ())]
-    found.sort(key=lambda one: -LEVELS.index(one[0]))
+        faults.append(("INVALID", f"the run is {status}" + (f": {reason}" if reason else "")))
+    faults += [(entry["level"], _beyond_limit(entry)) for entry in checks if entry["level"] in ("DEGRADED", "INVALID")]
+    faults += [("DEGRADED", str(why)) for why in evidence.manifest.get("degraded", ())]
+    faults.sort(key=lambda fault: -LEVELS.index(fault[0]))
     return {
-        "level": found[0][0] if found else "VALID",
-        "reasons": [f"{level}: {why}" for level, why in found],
+        "level": faults[0][0] if faults else "VALID",
+        "reasons": [f"{level}: {why}" for level, why in faults],
         "checks": checks,
     }
 
@@ -314,7 +331,8 @@ def verdict_so_far(finished: int, failed: int, cpu_share: float | None) -> str:
     return max(levels, key=LEVELS.index)
 
 
-def _why(entry: dict[str, Any]) -> str:
+def _beyond_limit(entry: dict[str, Any]) -> str:
+    """A check's entry that is not VALID as a line: its value and the limit that it is beyond."""
     limit = entry["invalid_at"] if entry["level"] == "INVALID" else entry["degraded_at"]
     scale, unit = (1000, "ms") if entry["unit"] == "s" else (1, entry["unit"])
     side = "below" if next(check for check in CHECKS if check.name == entry["name"]).floor else "above"

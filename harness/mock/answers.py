@@ -10,6 +10,7 @@ import orjson
 
 DEFAULT_MAX_TOKENS = 16
 DONE = b"data: [DONE]\n\n"
+ON_PURPOSE = "the mock server fails here on purpose"
 
 
 class Refused(Exception):
@@ -21,7 +22,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class CompletionRequest:
     """A request that was understood; lengths in tokens, `finish` is `length` or `stop`."""
 
     chat: bool
@@ -33,7 +34,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class RequestReader:
     """Reads request bodies for a model: `eos_after` 0 never ends by itself.
 
     `count` gives the tokens of a text, with the tokenizer's special tokens or without.
@@ -44,55 +45,57 @@ class Reader:
     eos_after: int
     count: Callable[[str, bool], int]
 
-    def read(self, body: bytes, chat: bool) -> Ask:
+    def read(self, body: bytes, chat: bool) -> CompletionRequest:
         """The request of a body; Refused with 400, or 404 for another model, as vLLM does."""
         try:
-            asked = orjson.loads(body)
+            fields = orjson.loads(body)
         except orjson.JSONDecodeError as error:
             raise Refused(400, f"the body is not JSON: {error}") from None
-        if not isinstance(asked, dict):
+        if not isinstance(fields, dict):
             raise Refused(400, "the body is not a JSON object")
-        model = asked.get("model")
+        model = fields.get("model")
         if model is not None and model != self.model:
             raise Refused(404, f"The model `{model}` does not exist.")
-        if asked.get("n") not in (None, 1):
+        if fields.get("n") not in (None, 1):
             raise Refused(400, "n: this server gives one choice")
-        prompt_tokens = self._chat_tokens(asked) if chat else self._prompt_tokens(asked)
-        wanted = _whole(asked, "max_tokens")
-        wanted = wanted if wanted is not None else _whole(asked, "max_completion_tokens")
-        most = DEFAULT_MAX_TOKENS if wanted is None else wanted
-        if prompt_tokens + most > self.max_model_len:
+        prompt_tokens = self._chat_tokens(fields) if chat else self._prompt_tokens(fields)
+        max_tokens = _count_of(fields, "max_tokens")
+        if max_tokens is None:
+            max_tokens = _count_of(fields, "max_completion_tokens")
+        if max_tokens is None:
+            max_tokens = DEFAULT_MAX_TOKENS
+        if prompt_tokens + max_tokens > self.max_model_len:
             raise Refused(
                 400,
-                f"This model's maximum context length is {self.max_model_len} tokens. However, you requested {most} "
-                f"output tokens and your prompt contains {prompt_tokens}.",
+                f"This model's maximum context length is {self.max_model_len} tokens. However, you requested "
+                f"{max_tokens} output tokens and your prompt contains {prompt_tokens}.",
             )
-        ends = 0 if asked.get("ignore_eos") is True else self.eos_after
-        output_tokens = min(most, ends) if ends else most
-        options = asked.get("stream_options")
-        return Ask(
+        ends = 0 if fields.get("ignore_eos") is True else self.eos_after
+        output_tokens = min(max_tokens, ends) if ends else max_tokens
+        options = fields.get("stream_options")
+        return CompletionRequest(
             chat=chat,
-            stream=asked.get("stream") is True,
+            stream=fields.get("stream") is True,
             usage=isinstance(options, dict) and options.get("include_usage") is True,
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
-            finish="stop" if ends and ends <= most else "length",
+            finish="stop" if ends and ends <= max_tokens else "length",
         )
 
-    def _prompt_tokens(self, asked: dict[str, Any]) -> int:
-        prompt = asked.get("prompt")
+    def _prompt_tokens(self, fields: dict[str, Any]) -> int:
+        prompt = fields.get("prompt")
         if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
             prompt = prompt[0]
         if isinstance(prompt, str) and prompt:
-            return self.count(prompt, asked.get("add_special_tokens") is not False)
+            return self.count(prompt, fields.get("add_special_tokens") is not False)
         # map and set run in C: a long prompt must not hold up the streams.
         if isinstance(prompt, list) and set(map(type, prompt)) == {int}:
             return len(prompt)
         raise Refused(400, "prompt: give one text or one list of token ids, not empty")
 
-    def _chat_tokens(self, asked: dict[str, Any]) -> int:
-        messages = asked.get("messages")
-        if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
+    def _chat_tokens(self, fields: dict[str, Any]) -> int:
+        messages = fields.get("messages")
+        if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
             raise Refused(400, "messages: give a list of one or more messages")
         texts = []
         for message in messages:
@@ -102,8 +105,9 @@ class Reader:
         return self.count("\n".join(texts), True)
 
 
-def _whole(asked: dict[str, Any], name: str) -> int | None:
-    value = asked.get(name)
+def _count_of(fields: dict[str, Any], name: str) -> int | None:
+    """A field that is a whole number of at least 1, None where it is absent."""
+    value = fields.get(name)
     if value is None:
         return None
     if type(value) is not int or value < 1:
@@ -120,25 +124,25 @@ def error_json(status: int, message: str) -> bytes:
 
 def error_event() -> bytes:
     """An error inside a stream that began with 200, as vLLM sends it when its engine dies."""
-    return b"data: " + error_json(500, "the mock server fails here on purpose") + b"\n\n" + DONE
+    return b"data: " + error_json(500, ON_PURPOSE) + b"\n\n" + DONE
 
 
-class Answer:
+class AnswerWriter:
     """The bytes of one answer; the first eight hex digits of its id are the server's sequence number."""
 
-    def __init__(self, ask: Ask, seq: int, model: str, text: str, created: int) -> None:
-        self.ask = ask
+    def __init__(self, asked: CompletionRequest, seq: int, model: str, text: str, created: int) -> None:
+        self.asked = asked
         self._text = text
-        kind = ("chat.completion.chunk" if ask.stream else "chat.completion") if ask.chat else "text_completion"
+        kind = ("chat.completion.chunk" if asked.stream else "chat.completion") if asked.chat else "text_completion"
         number = f"{seq & 0xFFFFFFFF:08x}-0000-4000-8000-{seq >> 32:012x}"
-        id_ = f"{'chatcmpl' if ask.chat else 'cmpl'}-{number}"
+        id_ = f"{'chatcmpl' if asked.chat else 'cmpl'}-{number}"
         self._frame: dict[str, Any] = {"id": id_, "object": kind, "created": created, "model": model}
 
     def _event(self, choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> bytes:
         return b"data: " + orjson.dumps({**self._frame, "choices": choices, "usage": usage}) + b"\n\n"
 
     def _usage(self) -> dict[str, int]:
-        prompt, output = self.ask.prompt_tokens, self.ask.output_tokens
+        prompt, output = self.asked.prompt_tokens, self.asked.output_tokens
         return {"prompt_tokens": prompt, "total_tokens": prompt + output, "completion_tokens": output}
 
     def role(self) -> bytes:
@@ -149,17 +153,18 @@ class Answer:
     def tokens(self, number: int, *, final: bool = False) -> bytes:
         """An event of so many tokens; the final one says why the answer ends."""
         text = self._text * number
-        said: dict[str, Any] = {"delta": {"content": text}} if self.ask.chat else {"text": text}
-        finish = self.ask.finish if final else None
-        return self._event([{"index": 0, **said, "logprobs": None, "finish_reason": finish, "stop_reason": None}])
+        content: dict[str, Any] = {"delta": {"content": text}} if self.asked.chat else {"text": text}
+        finish = self.asked.finish if final else None
+        return self._event([{"index": 0, **content, "logprobs": None, "finish_reason": finish, "stop_reason": None}])
 
     def tail(self) -> bytes:
         """What follows the last token: usage where it was asked for, and the end mark."""
-        return (self._event([], self._usage()) if self.ask.usage else b"") + DONE
+        return (self._event([], self._usage()) if self.asked.usage else b"") + DONE
 
     def whole(self) -> bytes:
         """The answer in one piece, for a request without `stream`."""
-        text = self._text * self.ask.output_tokens
-        said: dict[str, Any] = {"message": {"role": "assistant", "content": text}} if self.ask.chat else {"text": text}
-        choice = {"index": 0, **said, "logprobs": None, "finish_reason": self.ask.finish, "stop_reason": None}
+        text = self._text * self.asked.output_tokens
+        message = {"message": {"role": "assistant", "content": text}}
+        content: dict[str, Any] = message if self.asked.chat else {"text": text}
+        choice = {"index": 0, **content, "logprobs": None, "finish_reason": self.asked.finish, "stop_reason": None}
         return orjson.dumps({**self._frame, "choices": [choice], "usage": self._usage()})

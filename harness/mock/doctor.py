@@ -54,8 +54,8 @@ def examine() -> dict[str, Any]:
             truth = {row["request_id"]: row for row in csv.DictReader(file)}
     levels = [_level(streams, table, outcome, truth) for streams, (table, outcome) in tables.items()]
     # Events cost the same at any level; the busiest level that was not out of breath tells it best.
-    fit = [one for one in levels if one["cpu_share"] <= 0.95] or levels[:1]
-    per_core = fit[-1]["events_per_s"] / max(fit[-1]["cpu_share"], 1e-3)
+    at_ease = [level for level in levels if level["cpu_share"] <= 0.95] or levels[:1]
+    per_core = at_ease[-1]["events_per_s"] / max(at_ease[-1]["cpu_share"], 1e-3)
     events = COMFORTABLE * per_core
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return {
@@ -74,38 +74,38 @@ def examine() -> dict[str, Any]:
     }
 
 
-def remember(found: dict[str, Any]) -> Path:
-    """Keeps what was found where `bench run` looks for it."""
+def remember(machine: dict[str, Any]) -> Path:
+    """Keeps what `examine` found where `bench run` looks for it."""
     path = cache_dir() / "doctor.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=1))
+    path.write_text(json.dumps(machine, indent=1))
     return path
 
 
 def warnings(streams: int | None, events_per_s: float | None) -> list[str]:
     """What to say before a run that plans more than this machine was seen to drive; streams are requests in flight."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    said = []
+    lines = []
     if streams is not None and streams > soft - 64:
-        said.append(
+        lines.append(
             f"{streams:,} requests in flight need more than the {soft:,} open files allowed: ulimit -n {streams * 2}"
         )
     try:
-        found = json.loads((cache_dir() / "doctor.json").read_text())
-        can_streams, can_events = int(found["streams"]), float(found["events_per_s"])
+        machine = json.loads((cache_dir() / "doctor.json").read_text())
+        can_streams, can_events = int(machine["streams"]), float(machine["events_per_s"])
     except (OSError, ValueError, KeyError, TypeError):
-        return said
+        return lines
     if streams is not None and streams > can_streams:
-        said.append(
+        lines.append(
             f"{streams:,} requests in flight are more than the {can_streams:,} that `bench doctor` saw one process of "
             f"this machine drive at {ITL_S * 1e3:g} ms a token: give --processes, or see the verdict's client CPU"
         )
     if events_per_s is not None and events_per_s > can_events:
-        said.append(
+        lines.append(
             f"{events_per_s:,.0f} tokens/s planned are more than the {can_events:,.0f} that `bench doctor` saw one "
             "process of this machine drive: give --processes, or see the verdict's client CPU"
         )
-    return said
+    return lines
 
 
 def _closed(url: str, streams: int) -> tuple[pa.Table, Outcome]:
@@ -114,9 +114,9 @@ def _closed(url: str, streams: int) -> tuple[pa.Table, Outcome]:
 
 
 def _level(streams: int, table: pa.Table, outcome: Outcome, truth: dict[str, dict[str, str]]) -> dict[str, Any]:
-    served = [truth[one] for one in table.column("id").to_pylist()]
-    really = np.array([float(one["first_s"] or "nan") - float(one["arrival_s"]) for one in served])
-    error = _column(table, "first_token_s") - _column(table, "sent_s") - really
+    served = [truth[request_id] for request_id in table.column("id").to_pylist()]
+    true_ttft_s = np.array([float(row["first_s"] or "nan") - float(row["arrival_s"]) for row in served])
+    error = _column(table, "first_token_s") - _column(table, "sent_s") - true_ttft_s
     # All streams begin at once, and what then waits in the server's socket stands in nobody's log.
     error = error[_column(table, "row") >= streams]
     seconds = float(np.nanmax(_column(table, "done_s")))
@@ -188,29 +188,29 @@ def _read(path: str) -> str | None:
         return None
 
 
-def lines(found: dict[str, Any]) -> list[str]:
-    """The findings for a terminal."""
-    told = [
-        f"one driving process, CPU at {100 * COMFORTABLE:.0f} %: {found['events_per_s']:,} tokens/s, "
-        f"{found['streams']:,} streams at {found['at_itl_s'] * 1e3:g} ms a token",
+def report(machine: dict[str, Any]) -> list[str]:
+    """What `examine` found, for a terminal."""
+    lines = [
+        f"one driving process, CPU at {100 * COMFORTABLE:.0f} %: {machine['events_per_s']:,} tokens/s, "
+        f"{machine['streams']:,} streams at {machine['at_itl_s'] * 1e3:g} ms a token",
     ]
-    told += [
-        f"  {one['streams']:>5,} streams: {one['events_per_s']:>8,.0f} tokens/s, client CPU "
-        f"{100 * one['cpu_share']:3.0f} %, TTFT beyond the server's own log: mean "
-        f"{one['ttft_error_mean_s'] * 1e3:.2f} ms, p99 {one['ttft_error_p99_s'] * 1e3:.2f} ms"
-        for one in found["levels"]
+    lines += [
+        f"  {level['streams']:>5,} streams: {level['events_per_s']:>8,.0f} tokens/s, client CPU "
+        f"{100 * level['cpu_share']:3.0f} %, TTFT beyond the server's own log: mean "
+        f"{level['ttft_error_mean_s'] * 1e3:.2f} ms, p99 {level['ttft_error_p99_s'] * 1e3:.2f} ms"
+        for level in machine["levels"]
     ]
-    lag = found["open_loop"]
-    told.append(
+    lag = machine["open_loop"]
+    lines.append(
         f"open loop of {lag['rate']:g} requests/s: send lag mean {lag['send_lag_mean_s'] * 1e3:.2f} ms, "
         f"p99 {lag['send_lag_p99_s'] * 1e3:.2f} ms, client CPU {100 * lag['cpu_share']:.0f} %"
     )
-    told.append(f"open files: {found['files_soft']:,} (may be raised to {found['files_hard']:,} with ulimit -n)")
-    told.append(f"clock: {found['clocksource'] or 'unknown source'}, {found['clock']['resolution_s']:.0e} s")
-    governor = found["cpu_governor"]
-    told.append(
+    lines.append(f"open files: {machine['files_soft']:,} (may be raised to {machine['files_hard']:,} with ulimit -n)")
+    lines.append(f"clock: {machine['clocksource'] or 'unknown source'}, {machine['clock']['resolution_s']:.0e} s")
+    governor = machine["cpu_governor"]
+    lines.append(
         f"CPU governor: {governor or 'not told'}"
         + ("" if governor in (None, "performance") else ": prefer performance")
     )
-    told.append("client and server shared this machine: a client alone does better")
-    return told
+    lines.append("client and server shared this machine: a client alone does better")
+    return lines

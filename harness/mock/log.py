@@ -16,8 +16,8 @@ COLUMNS = (
 
 
 @dataclass(slots=True)
-class Row:
-    """One request; times are ns of `time.perf_counter_ns`, 0 where it has not come to that.
+class ServedRequest:
+    """A row of the log, one request; times are ns of `time.perf_counter_ns`, 0 where it has not come to that.
 
     `arrival` is when the last of the request was read from its socket, `start` when it got a slot, `first` and `last`
     are taken just before the first and the last token are written, `end` after all was written or it failed. `fail` is
@@ -68,7 +68,7 @@ class Row:
         ]
 
 
-def write_log(path: Path, rows: list[Row]) -> None:
+def write_log(path: Path, rows: list[ServedRequest]) -> None:
     """The rows as CSV, in the order of their arrival; UserError, one line, where the file cannot be written."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -43,16 +43,16 @@ class Metrics:
             lines.append(f"# TYPE vllm:{name.removesuffix('_total') if kind == 'counter' else name} {kind}")
             lines.extend(f"vllm:{sample} {float(value)}" for sample, value in samples)
 
-        def one(name: str, kind: str, what: str, value: float) -> None:
+        def add_single(name: str, kind: str, what: str, value: float) -> None:
             add(name, kind, what, (f"{name}{{{labels}}}", value))
 
-        one("num_requests_running", "gauge", "Requests that hold a slot.", self.running)
-        one("num_requests_waiting", "gauge", "Requests that wait for a slot.", self.waiting)
+        add_single("num_requests_running", "gauge", "Requests that hold a slot.", self.running)
+        add_single("num_requests_waiting", "gauge", "Requests that wait for a slot.", self.waiting)
         share = min(1.0, self.held_tokens / self.kv_tokens)
-        one("kv_cache_usage_perc", "gauge", "Tokens of running requests, as a share of kv_tokens.", share)
-        one("num_preemptions_total", "counter", "Preemptions: this server has none.", 0)
-        one("prompt_tokens_total", "counter", "Prompt tokens of requests that started.", self.prompt_tokens)
-        one("generation_tokens_total", "counter", "Tokens written.", self.generation_tokens)
+        add_single("kv_cache_usage_perc", "gauge", "Tokens of running requests, as a share of kv_tokens.", share)
+        add_single("num_preemptions_total", "counter", "Preemptions: this server has none.", 0)
+        add_single("prompt_tokens_total", "counter", "Prompt tokens of requests that started.", self.prompt_tokens)
+        add_single("generation_tokens_total", "counter", "Tokens written.", self.generation_tokens)
         ended = [
             (f'request_success_total{{{labels},finished_reason="{reason}"}}', count)
             for reason, count in self.finished.items()

@@ -11,8 +11,8 @@ from harness.core.errors import UserError
 
 def site_directory() -> Path:
     """The directory with `templates` and `assets`; UserError where an installation lacks it."""
-    here = Path(__file__).resolve().parent
-    for root in (here / "site", here.parents[1] / "site"):
+    package = Path(__file__).resolve().parent
+    for root in (package / "site", package.parents[1] / "site"):
         if (root / "templates").is_dir():
             return root
     raise UserError("the site's templates are not there: install schedbench again")
@@ -27,9 +27,9 @@ def plotly_script() -> bytes:
 
 def changes_file() -> Path | None:
     """CHANGELOG.md of the checkout or the package, None where neither has one."""
-    here = Path(__file__).resolve().parent
-    found = (here / "site" / "CHANGELOG.md", here.parents[1] / "CHANGELOG.md")
-    return next((path for path in found if path.is_file()), None)
+    package = Path(__file__).resolve().parent
+    places = (package / "site" / "CHANGELOG.md", package.parents[1] / "CHANGELOG.md")
+    return next((path for path in places if path.is_file()), None)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,35 +16,35 @@ from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.measure.statistics import t_quantile
 from harness.measure.verdict import worst
-from harness.pages.numbers import gpu_name
-from harness.published.cache import Keep
-from harness.published.corpus import Corpus, Entry
-from harness.report.arms import arms
-from harness.report.comparable import where
-from harness.report.comparison import Reading, compare_runs
-from harness.report.document import is_twin
-from harness.report.sentences import said
+from harness.published.cache import JsonCache
+from harness.published.corpus import Corpus, PublishedRun
+from harness.report.arms import arms_of
+from harness.report.comparable import end_of_path
+from harness.report.comparison import compare_runs
+from harness.report.document import is_twin, kind_words
+from harness.report.reader import RunReader
+from harness.report.sentences import shown_word
+from harness.runs.run import gpu_name
+from harness.runs.schema import KINDS
 
 # The arm that a change is held against, the first of these that the board has.
 BASELINES = ("v1", "stock", "v0")
-# Measured before the rest: what was timed comes before what was computed or only told.
-KINDS = ("measured", "emulated", "simulated", "reported")
 # Runs of a board that stay in memory while its arms are held against each other.
 REMEMBERED = 24
 # Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.
 _NOT_THE_BOARD = ("policy", "lengths", "seed", "repeat")
 # What a publication chose for each policy on its own.
 TUNED = ("slots", "token_budget")
-# Of the spec's fields, those that have one.
+# What the fields of the spec are that have a default.
 _DEFAULTS = {
-    one.name: one.default if one.default_factory is dataclasses.MISSING else one.default_factory()
-    for one in dataclasses.fields(RunSpec)
-    if (one.default, one.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
+    field.name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    for field in dataclasses.fields(RunSpec)
+    if (field.default, field.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class MetricMean:
     """A metric of an arm: its mean over the repeats, and the 95 % interval where there is one."""
 
     mean: float
@@ -67,16 +67,16 @@ class Change:
 class Arm:
     """The repeats of one policy on a board; `values` and `changes` by metric, distributions as `ttft_s.p99`."""
 
-    entries: tuple[Entry, ...]
-    values: dict[str, Value]
-    changes: dict[str, Change] = field(default_factory=dict)
+    runs: tuple[PublishedRun, ...]
+    values: dict[str, MetricMean]
+    changes: dict[str, Change] = dataclasses.field(default_factory=dict)
     refusal: str | None = None
     notes: tuple[str, ...] = ()
 
     @property
-    def first(self) -> Entry:
+    def first(self) -> PublishedRun:
         """The repeat that stands for the arm where one has to."""
-        return self.entries[0]
+        return self.runs[0]
 
     @property
     def policy(self) -> str:
@@ -84,9 +84,14 @@ class Arm:
         return self.first.run.spec.policy
 
     @property
+    def label(self) -> str:
+        """The policy, and what it knew of output lengths."""
+        return self.first.run.spec.label
+
+    @property
     def level(self) -> str:
         """The worst verdict of its repeats."""
-        return worst(entry.run.level for entry in self.entries)
+        return worst(published.run.level for published in self.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,48 +104,63 @@ class Board:
     baseline: str | None
 
     @property
-    def first(self) -> Entry:
+    def first(self) -> PublishedRun:
         """A run that says what the board is about."""
         return self.arms[0].first
 
+    @property
+    def spec(self) -> RunSpec:
+        """The spec that all arms share but for the policy and what it knew of lengths."""
+        return self.first.run.spec
 
-def boards(corpus: Corpus, keep: Keep) -> list[Board]:
+    @property
+    def kind_words(self) -> str:
+        """The kind of its numbers in words."""
+        return kind_words(self.first.run)
+
+    @property
+    def is_twin(self) -> bool:
+        """Whether its lengths are a statistical twin of a data set."""
+        return is_twin(self.first.run)
+
+
+def boards_of(corpus: Corpus, cache: JsonCache) -> list[Board]:
     """Every board of the corpus, measured first and what is doubtful last, then by GPU, model, workload and load."""
-    return sorted((board_of(entries, keep) for entries in grouped(corpus.entries)), key=_place)
+    return sorted((board_of(runs, cache) for runs in group_by_board(corpus.runs)), key=_order)
 
 
-def grouped(entries: Sequence[Entry]) -> list[list[Entry]]:
+def group_by_board(runs: Sequence[PublishedRun]) -> list[list[PublishedRun]]:
     """The runs that stand on a board together."""
-    groups: dict[str, list[Entry]] = {}
-    for entry in entries:
-        groups.setdefault(decides(entry), []).append(entry)
+    groups: dict[str, list[PublishedRun]] = {}
+    for published in runs:
+        groups.setdefault(board_key(published), []).append(published)
     return list(groups.values())
 
 
-def decides(entry: Entry, without: Sequence[str] = ()) -> str:
+def board_key(published: PublishedRun, without: Sequence[str] = ()) -> str:
     """What must be equal for runs to stand on one board, as text; `without` some fields of the spec."""
-    reported = entry.run.kind == "reported"
-    left_out = (*_NOT_THE_BOARD, *without, *(TUNED if reported else ()))
+    run = published.run
+    is_reported = run.kind == "reported"
+    left_out = (*_NOT_THE_BOARD, *without, *(TUNED if is_reported else ()))
     # What is as it is by default goes without saying, so that a board keeps its id when specs gain a field.
-    default = {} if reported else _DEFAULTS
+    default = {} if is_reported else _DEFAULTS
     spec = {
         name: value
-        for name, value in entry.run.told.items()
+        for name, value in run.known_spec.items()
         if name not in left_out and (name not in default or value != default[name])
     }
-    provenance = entry.run.manifest.get("provenance", {})
+    provenance = run.manifest.get("provenance", {})
     # Figures of two publications, or of two experiments of one, are of different runs.
-    origin = [provenance.get(name) for name in (("paper", "set") if reported else ("engine_version",))]
-    return json.dumps([entry.run.kind, *origin, spec], sort_keys=True)
+    origin = [provenance.get(name) for name in (("paper", "set") if is_reported else ("engine_version",))]
+    return json.dumps([run.kind, *origin, spec], sort_keys=True)
 
 
-def _place(board: Board) -> tuple[Any, ...]:
+def _order(board: Board) -> tuple[Any, ...]:
     """GPUs first; of them what is most to be trusted: measured, then valid, data sets before twins and made-up ones."""
-    run = board.first.run
-    spec = run.spec
+    spec = board.spec
     # A toy model on a CPU shows that policies run for real and says nothing of a GPU.
     toy = gpu_name(spec.gpu).startswith("cpu")
-    doubts = (all(arm.level != "VALID" for arm in board.arms), ":" in spec.workload, is_twin(run))
+    doubts = (all(arm.level != "VALID" for arm in board.arms), ":" in spec.workload, board.is_twin)
     about = (
         gpu_name(spec.gpu),
         spec.model,
@@ -153,35 +173,49 @@ def _place(board: Board) -> tuple[Any, ...]:
     return (board.kind == "reported", toy, KINDS.index(board.kind), *doubts, *about, board.id)
 
 
-def board_of(entries: list[Entry], keep: Keep, reading: Reading | None = None) -> Board:
+def board_of(runs: list[PublishedRun], cache: JsonCache, reader: RunReader | None = None) -> Board:
     """The board of these runs."""
-    key = decides(entries[0])
-    by_run = {entry.run.path: entry for entry in entries}
-    # Of one spec at one seed the first run counts: nobody runs until they are lucky, or replaces what is published.
-    first: dict[str, Entry] = {}
-    for entry in sorted(entries, key=_started):
-        first.setdefault(entry.run.manifest["digest"], entry)
-    found = []
-    for group in arms([entry.run for entry in first.values()]):
-        some = [by_run[run.path] for run in sorted(group, key=lambda one: one.spec.repeat)]
-        # INVALID never averages and drags no other down: such repeats stand by themselves, beneath.
-        parts = (tuple(one for one in some if (one.run.level == "INVALID") is invalid) for invalid in (False, True))
-        found += [_arm(part) for part in parts if part]
-    baseline = next((name for name in BASELINES for arm in found if arm.policy == name), None)
+    kind = runs[0].run.kind
+    arms = _arms(_first_of_each_spec(runs))
+    baseline = next((name for name in BASELINES for arm in arms if arm.policy == name), None)
     if baseline is not None:
-        base = next(arm for arm in found if arm.policy == baseline)
-        reading = reading or Reading(REMEMBERED)
-        found = [arm if arm is base else _against(base, arm, keep, reading) for arm in found]
-    # Reported figures are not ranked: the baseline, then by name.
-    ranked = entries[0].run.kind != "reported"
-    found.sort(key=lambda arm: (arm.level == "INVALID", -_rate(arm) if ranked else arm.policy != baseline, arm.policy))
-    return Board(hashlib.sha256(key.encode()).hexdigest()[:10], entries[0].run.kind, tuple(found), baseline)
+        base = next(arm for arm in arms if arm.policy == baseline)
+        reader = reader or RunReader(REMEMBERED)
+        arms = [arm if arm is base else _against(base, arm, cache, reader) for arm in arms]
+    if kind == "reported":
+        # Reported figures are not ranked: the baseline, then by name.
+        arms.sort(key=lambda arm: (arm.level == "INVALID", arm.policy != baseline, arm.policy))
+    else:
+        arms.sort(key=lambda arm: (arm.level == "INVALID", -_throughput(arm), arm.policy))
+    name = hashlib.sha256(board_key(runs[0]).encode()).hexdigest()[:10]
+    return Board(name, kind, tuple(arms), baseline)
 
 
-def _started(entry: Entry) -> tuple[float, str]:
+def _first_of_each_spec(runs: Sequence[PublishedRun]) -> list[PublishedRun]:
+    """Of one spec at one seed the first run: nobody runs until they are lucky, or replaces what is published."""
+    first: dict[str, PublishedRun] = {}
+    for published in sorted(runs, key=_started):
+        first.setdefault(published.run.manifest["digest"], published)
+    return list(first.values())
+
+
+def _started(published: PublishedRun) -> tuple[float, str]:
     """When a run began, as a time and not as text; a reported one never did."""
-    told = entry.run.manifest.get("started_utc")
-    return (datetime.fromisoformat(told).timestamp() if told else 0.0, entry.where)
+    started = published.run.manifest.get("started_utc")
+    return (datetime.fromisoformat(started).timestamp() if started else 0.0, published.where)
+
+
+def _arms(runs: Sequence[PublishedRun]) -> list[Arm]:
+    """The arms of these runs; INVALID repeats make an arm of their own, since INVALID averages with nothing."""
+    by_path = {published.run.path: published for published in runs}
+    arms = []
+    for group in arms_of([published.run for published in runs]):
+        repeats = [by_path[run.path] for run in sorted(group, key=lambda run: run.spec.repeat)]
+        for is_invalid in (False, True):
+            part = tuple(repeat for repeat in repeats if (repeat.run.level == "INVALID") is is_invalid)
+            if part:
+                arms.append(Arm(part, _means(part)))
+    return arms
 
 
 def _natural(text: str) -> tuple[tuple[str, float], ...]:
@@ -189,79 +223,91 @@ def _natural(text: str) -> tuple[tuple[str, float], ...]:
     return tuple((word, float(number or 0)) for word, number in re.findall(r"([^\d]+)(\d*\.?\d*)", text))
 
 
-def _rate(arm: Arm) -> float:
+def _throughput(arm: Arm) -> float:
     value = arm.values.get("output_throughput") or arm.values.get("request_throughput")
     return value.mean if value else 0.0
 
 
-def _arm(entries: tuple[Entry, ...]) -> Arm:
-    flat = [_flat(entry) for entry in entries]
-    names = dict.fromkeys(name for one in flat for name in one)
-    values = {name: value for name in names if (value := _mean([one.get(name) for one in flat]))}
-    return Arm(entries, values)
+def _means(repeats: Sequence[PublishedRun]) -> dict[str, MetricMean]:
+    """Every metric that all repeats have, by name."""
+    values = [_values(published) for published in repeats]
+    means = {}
+    for name in dict.fromkeys(name for by_name in values for name in by_name):
+        mean = _mean_over_repeats([by_name.get(name) for by_name in values])
+        if mean is not None:
+            means[name] = mean
+    return means
 
 
-def _flat(entry: Entry) -> dict[str, Value]:
+def _values(published: PublishedRun) -> dict[str, MetricMean]:
     """A run's metrics, a distribution's mean and percentiles apart: `ttft_s`, `ttft_s.p99`."""
-    flat = {}
-    for name, values in entry.run.summary.get("metrics", {}).items():
+    by_name = {}
+    for name, values in published.run.summary.get("metrics", {}).items():
         central = values.get("value", values.get("mean"))
         if central is not None:
-            flat[name] = Value(central, values.get("low"), values.get("high"))
+            by_name[name] = MetricMean(central, values.get("low"), values.get("high"))
         for key, value in values.items():
             if key in ("p50", "p90", "p95", "p99", "max") and value is not None:
-                flat[f"{name}.{key}"] = Value(value)
-    return flat
+                by_name[f"{name}.{key}"] = MetricMean(value)
+    return by_name
 
 
-def _mean(values: Sequence[Value | None]) -> Value | None:
-    """The mean over repeats with Student's t on their spread; one repeat keeps the interval from within it."""
+def _mean_over_repeats(values: Sequence[MetricMean | None]) -> MetricMean | None:
+    """The mean with Student's t on the repeats' spread; one repeat keeps the interval from within it.
+
+    None where a repeat does not have the metric.
+    """
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None
     if len(known) == 1:
         return known[0]
-    mean = math.fsum(one.mean for one in known) / len(known)
-    variance = math.fsum((one.mean - mean) ** 2 for one in known) / (len(known) - 1)
+    mean = math.fsum(value.mean for value in known) / len(known)
+    variance = math.fsum((value.mean - mean) ** 2 for value in known) / (len(known) - 1)
     half = t_quantile(len(known) - 1) * math.sqrt(variance / len(known))
-    return Value(mean, mean - half, mean + half)
+    return MetricMean(mean, mean - half, mean + half)
 
 
-def _against(base: Arm, arm: Arm, keep: Keep, reading: Reading) -> Arm:
-    found = compared(base, arm, keep, reading)
-    changes = {name: Change(*values[:5]) for name, values in found["changes"].items()}
-    return Arm(arm.entries, arm.values, changes, found["refusal"], tuple(found["notes"]))
+def _against(base: Arm, arm: Arm, cache: JsonCache, reader: RunReader) -> Arm:
+    """The arm with its changes against the baseline's."""
+    comparison = compare_arms(base, arm, cache, reader)
+    changes = {name: Change(*values[:5]) for name, values in comparison["changes"].items()}
+    return Arm(arm.runs, arm.values, changes, comparison["refusal"], tuple(comparison["notes"]))
 
 
-def compared(base: Arm, arm: Arm, keep: Keep, reading: Reading, allow: Sequence[str] = ()) -> dict[str, Any]:
+def compare_arms(base: Arm, arm: Arm, cache: JsonCache, reader: RunReader, allow: Sequence[str] = ()) -> dict[str, Any]:
     """An arm held against another, as JSON values that are kept: `changes` by metric, `refusal`, `notes`.
 
     A change is ratio, low, high, p, word, and the two values as they were held against each other: an arm has no share
     of gaps over an α that is not its own.
     """
     key = hashlib.sha256(json.dumps([_identity(base), _identity(arm), *allow]).encode()).hexdigest()
-    return dict(keep.made(key, lambda: _compared(base, arm, reading, allow)))
+    return dict(cache.get_or_make(key, lambda: _compare_arms(base, arm, reader, allow)))
 
 
 def _identity(arm: Arm) -> list[list[str]]:
-    return [[entry.where, entry.digest] for entry in arm.entries]
+    return [[published.where, published.digest] for published in arm.runs]
 
 
-def _compared(base: Arm, arm: Arm, reading: Reading, allow: Sequence[str]) -> dict[str, Any]:
+def _compare_arms(base: Arm, arm: Arm, reader: RunReader, allow: Sequence[str]) -> dict[str, Any]:
     """The comparison of two arms over the repeats that both have; what forbids one is said, not raised."""
-    left, right = ({entry.run.spec.repeat: entry.run for entry in one.entries} for one in (base, arm))
+    left, right = ({published.run.spec.repeat: published.run for published in side.runs} for side in (base, arm))
     common = sorted(left.keys() & right.keys())
+    if base.first.run.kind == "reported":
+        allow = (*allow, *TUNED)
     try:
-        allow = (*allow, *TUNED) if base.first.run.kind == "reported" else allow
-        found = compare_runs([left[i] for i in common], [right[i] for i in common], allow, reading=reading)
+        comparison = compare_runs([left[i] for i in common], [right[i] for i in common], allow, reader=reader)
     except UserError as error:
         line = str(error)
-        for entry in (*base.entries, *arm.entries):
+        for published in (*base.runs, *arm.runs):
             # As on every machine.
-            line = line.replace(where(entry.run), entry.where)
+            line = line.replace(end_of_path(published.run), published.where)
         return {"changes": {}, "refusal": line, "notes": []}
-    changes = {name: [row.ratio, row.low, row.high, row.p, said(row), row.a, row.b] for name, row in found.rows.items()}
-    notes = [found.method, *found.notes]
+    changes = {
+        name: [metric.ratio, metric.low, metric.high, metric.p, shown_word(metric), metric.a, metric.b]
+        for name, metric in comparison.metrics.items()
+    }
+    notes = [comparison.method, *comparison.notes]
     if len(common) < max(len(left), len(right)):
         notes.append(f"over what both have: {len(common)} of {len(left)} and {len(right)} repeats")
-    return {"changes": changes, "refusal": found.refusal, "notes": notes}
+    return {"changes": changes, "refusal": comparison.refusal, "notes": notes}

@@ -12,10 +12,10 @@ from pathlib import Path
 from harness.core.errors import UserError
 from harness.pages import compare, crossover, drift, frontier, index, latency, parallel, runs, texts
 from harness.pages.assets import code_digest, plotly_script, site_directory
-from harness.pages.boards import boards
+from harness.pages.boards import boards_of
 from harness.pages.render import Writer
 from harness.pages.site import Site
-from harness.published.cache import Keep
+from harness.published.cache import JsonCache
 from harness.published.corpus import collect
 
 MARK = ".bench-site"
@@ -36,31 +36,31 @@ PAGES: tuple[Callable[[Site, Writer], None], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """What a build did."""
+class BuildResult:
+    """How many runs a build has pages of, how many directories it left out, and how many files it wrote."""
 
     runs: int
     problems: int
     written: int
-    not_kept: str | None  # why the cache could not be written, if so
+    cache_error: str | None  # why the cache could not be written, if so
 
 
-def build(results: Path, out: Path, cache: Path | None = None) -> Built:
+def build(results: Path, out: Path, cache: Path | None = None) -> BuildResult:
     """Builds the site of the runs under `results` into `out`; what did not change is not written again.
 
     Two builds of the same runs are the same bytes. UserError where `out` holds something that is no site of ours,
     or lies in `results`.
     """
     cache = cache or out.resolve().with_name(f"{out.resolve().name}.cache")
-    _usable(results, out, cache)
+    _make_usable(results, out, cache)
     with _alone(out):
-        return _build(results, out, Keep(cache, code_digest()))
+        return _build(results, out, JsonCache(cache, code_digest()))
 
 
-def _build(results: Path, out: Path, keep: Keep) -> Built:
-    corpus = collect(results, keep, lambda entries: parallel.compute(entries, keep))
-    site = Site(results, corpus, tuple(boards(corpus, keep)), keep)
-    writer = Writer(out, keep)
+def _build(results: Path, out: Path, cache: JsonCache) -> BuildResult:
+    corpus = collect(results, cache, lambda runs: parallel.compute(runs, cache))
+    site = Site(corpus, tuple(boards_of(corpus, cache)), cache)
+    writer = Writer(out, cache)
     writer.file(MARK, MARKED)
     for path in sorted((site_directory() / "assets").iterdir()):
         writer.file(f"assets/{path.name}", path.read_bytes())
@@ -68,8 +68,8 @@ def _build(results: Path, out: Path, keep: Keep) -> Built:
     for write in PAGES:
         write(site, writer)
     writer.sweep()
-    keep.sweep()
-    return Built(len(corpus.entries), len(corpus.problems), writer.written, keep.why_not)
+    cache.sweep()
+    return BuildResult(len(corpus.runs), len(corpus.problems), writer.written, cache.write_error)
 
 
 @contextlib.contextmanager
@@ -83,11 +83,12 @@ def _alone(out: Path) -> Iterator[None]:
         yield
 
 
-def _usable(results: Path, out: Path, cache: Path) -> None:
+def _make_usable(results: Path, out: Path, cache: Path) -> None:
+    """Makes `out` a directory with the site's mark; UserError where it may not be, or lies in another's place."""
     places = {"--results": results.resolve(), "--out": out.resolve(), "--cache": cache.resolve()}
-    for one, other in itertools.permutations(places, 2):
-        if places[other] in (places[one], *places[one].parents):
-            raise UserError(f"{one} {places[one]}: lies in {other} {places[other]}: give another {one}")
+    for (option, place), (other, other_place) in itertools.permutations(places.items(), 2):
+        if other_place in (place, *place.parents):
+            raise UserError(f"{option} {place}: lies in {other} {other_place}: give another {option}")
     if out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: not a directory: give another")
     if out.is_dir() and any(out.iterdir()) and not (out / MARK).exists():

@@ -16,8 +16,8 @@ from harness.pages.numbers import number
 def script_json(value: Any) -> str:
     """JSON that is safe inside a script element of a page, and as a script of its own."""
     text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode()
-    for one in "<>&\u2028\u2029":
-        text = text.replace(one, f"\\u{ord(one):04x}")
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text
 
 
@@ -38,10 +38,30 @@ class Series:
     labels: Sequence[str] | None = None  # written beside the points instead of `text`, which then shows on pointing
     error_low: Sequence[float] | None = None
     error_high: Sequence[float] | None = None
-    of: Sequence[str | None] | None = None  # the board of each point, hidden with it by the filters of a page
+    boards: Sequence[str | None] | None = None  # the id of each point's board: a page's filters hide both
     hollow: bool = False  # symbols without a filling
     axis: str = "y"  # y or y2, the one on the right
     extra: dict[str, Any] = field(default_factory=dict)  # further properties of the Plotly trace
+
+    def to_dict(self) -> dict[str, Any]:
+        """The series as the page's script reads it."""
+        error = None
+        if self.error_low is not None and self.error_high is not None:
+            error = [list(self.error_low), list(self.error_high)]
+        return {
+            "name": self.name,
+            "x": list(self.x),
+            "y": list(self.y),
+            "style": self.style,
+            "mode": self.mode,
+            "text": None if self.text is None else list(self.text),
+            "labels": None if self.labels is None else list(self.labels),
+            "error": error,
+            "of": None if self.boards is None else list(self.boards),
+            "hollow": self.hollow,
+            "axis": self.axis,
+            "extra": self.extra,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,32 +89,15 @@ class Chart:
     @property
     def data(self) -> str:
         """The chart as JSON that is safe inside a script element of a page."""
-        found = {
-            "title": self.title,
-            "x": {"title": self.x_title, "log": self.x_log},
-            "y": {"title": self.y_title, "log": self.y_log},
-            "layout": self.layout,
-            "series": [
-                {
-                    "name": one.name,
-                    "x": list(one.x),
-                    "y": list(one.y),
-                    "style": one.style,
-                    "mode": one.mode,
-                    "text": None if one.text is None else list(one.text),
-                    "labels": None if one.labels is None else list(one.labels),
-                    "error": None
-                    if one.error_low is None or one.error_high is None
-                    else [list(one.error_low), list(one.error_high)],
-                    "of": None if one.of is None else list(one.of),
-                    "hollow": one.hollow,
-                    "axis": one.axis,
-                    "extra": one.extra,
-                }
-                for one in self.series
-            ],
-        }
-        return script_json(found)
+        return script_json(
+            {
+                "title": self.title,
+                "x": {"title": self.x_title, "log": self.x_log},
+                "y": {"title": self.y_title, "log": self.y_log},
+                "layout": self.layout,
+                "series": [series.to_dict() for series in self.series],
+            }
+        )
 
 
 # The same few values fill most cells of a site; 1, 1.0 and True are written in different ways.

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from harness.measure.metrics import METRICS
-from harness.pages.boards import REMEMBERED, TUNED, Arm, Board, compared, decides
+from harness.pages.boards import REMEMBERED, TUNED, Arm, Board, board_key, compare_arms
 from harness.pages.charts import script_json
-from harness.pages.facets import kind_words, ranked, settings_of
-from harness.pages.numbers import gpu_name
+from harness.pages.facets import ranked_arms, settings_words
 from harness.pages.render import Writer
 from harness.pages.site import Site
-from harness.published.cache import Keep
-from harness.report.comparison import Reading, row_names
+from harness.published.cache import JsonCache
+from harness.published.detail import six_digits
+from harness.report.comparison import metric_names
+from harness.report.reader import RunReader
+from harness.runs.run import gpu_name
 
 # What makes an arm the best of its policy in a family.
 BEST_BY = "total_throughput"
@@ -27,17 +30,15 @@ _REPEAT = ("seed", "repeat")
 def write(site: Site, writer: Writer) -> None:
     """compare.html, what it knows of every arm, and what it asks for of each board and family."""
     families = families_of(site.boards)
-    names = {board.id: family for family, boards in families.items() for board in boards}
+    family_of_board = {board.id: family for family, boards in families.items() for board in boards}
     best = {family: best_of(boards) for family, boards in families.items()}
-    writer.file("compare/index.js", script("index", index(site.boards, names, best)))
+    writer.file("compare/index.js", script("index", index_document(site.boards, family_of_board, best)))
     for board in site.boards:
-        writer.file(f"compare/{board.id}.js", script(board.id, of_board(site.keep, board)))
+        writer.file(f"compare/{board.id}.js", script(board.id, board_document(site.cache, board)))
     for family, arms in best.items():
-        writer.file(
-            f"compare/{family}.js",
-            script(family, {"pairs": pairs(site.keep, Reading(REMEMBERED), list(arms.values()), TUNED)}),
-        )
-    writer.page("compare.html", "compare.html.j2", boards=[(board, kind_words(board)) for board in site.boards])
+        pairs = compared_pairs(site.cache, RunReader(REMEMBERED), list(arms.values()), TUNED)
+        writer.file(f"compare/{family}.js", script(family, {"pairs": pairs}))
+    writer.page("compare.html", "compare.html.j2", boards=site.boards)
 
 
 def script(name: str, value: Any) -> bytes:
@@ -45,44 +46,42 @@ def script(name: str, value: Any) -> bytes:
     return f"(window.benchCompare ??= {{}})[{json.dumps(name)}] = {script_json(value)};\n".encode()
 
 
-def families_of(boards: tuple[Board, ...]) -> dict[str, list[Board]]:
+def families_of(boards: Sequence[Board]) -> dict[str, list[Board]]:
     """Boards that differ in nothing but slots and token budget, by a name; families of one are left out."""
     groups: dict[str, list[Board]] = {}
     for board in boards:
-        key = decides(board.first, without=TUNED)
+        key = board_key(board.first, without=TUNED)
         groups.setdefault("f" + hashlib.sha256(key.encode()).hexdigest()[:10], []).append(board)
-    return {name: some for name, some in groups.items() if len(some) > 1}
+    return {name: family for name, family in groups.items() if len(family) > 1}
 
 
-def best_of(boards: list[Board]) -> dict[str, Arm]:
+def best_of(boards: Sequence[Board]) -> dict[str, Arm]:
     """Every policy's best arm in a family, by total throughput; an INVALID arm is none."""
     best: dict[str, Arm] = {}
     for board in boards:
-        for arm in ranked(board):
+        for arm in ranked_arms(board):
             if BEST_BY not in arm.values:
                 continue
-            label = arm.first.run.spec.label
-            if label not in best or arm.values[BEST_BY].mean > best[label].values[BEST_BY].mean:
-                best[label] = arm
+            if arm.label not in best or arm.values[BEST_BY].mean > best[arm.label].values[BEST_BY].mean:
+                best[arm.label] = arm
     return dict(sorted(best.items()))
 
 
-def index(boards: tuple[Board, ...], families: dict[str, str], best: dict[str, dict[str, Arm]]) -> dict[str, Any]:
+def index_document(
+    boards: Sequence[Board], family_of_board: dict[str, str], best: dict[str, dict[str, Arm]]
+) -> dict[str, Any]:
     """What the page knows without asking: every board with its arms, the metrics, each policy's best by family."""
-    shown = [name for name in row_names() if not name.startswith("profit_")]
     return {
-        "metrics": [
-            [name, _label(name), METRICS[name.partition(".")[0]].unit, METRICS[name.partition(".")[0]].better]
-            for name in shown
-        ],
+        "metrics": [_metric_document(name) for name in metric_names() if not name.startswith("profit_")],
         "boards": [
             {
                 "id": board.id,
-                "name": _about(board),
-                "kind": kind_words(board),
+                "name": f"{board.spec.workload} on {gpu_name(board.spec.gpu)} · {board.kind_words} · "
+                f"{settings_words(board)}",
+                "kind": board.kind_words,
                 "baseline": next((arm.first.id for arm in board.arms if arm.policy == board.baseline), None),
-                "family": families.get(board.id),
-                "arms": [[arm.first.id, arm.first.run.spec.label, arm.level, len(arm.entries)] for arm in board.arms],
+                "family": family_of_board.get(board.id),
+                "arms": [[arm.first.id, arm.label, arm.level, len(arm.runs)] for arm in board.arms],
             }
             for board in boards
         ],
@@ -90,52 +89,48 @@ def index(boards: tuple[Board, ...], families: dict[str, str], best: dict[str, d
     }
 
 
-def _label(name: str) -> str:
-    metric, _, statistic = name.partition(".")
-    label = METRICS[metric].label
-    if METRICS[metric].kind == "distribution":
-        label += f", {statistic or 'mean'}"
-    return label
+def _metric_document(name: str) -> list[str]:
+    """A metric's name, label, unit and direction; a distribution's label says which of its statistics it is."""
+    metric, statistic = METRICS[name.partition(".")[0]], name.partition(".")[2]
+    label = f"{metric.label}, {statistic or 'mean'}" if metric.kind == "distribution" else metric.label
+    return [name, label, metric.unit, metric.better]
 
 
-def _about(board: Board) -> str:
-    spec = board.first.run.spec
-    return f"{spec.workload} on {gpu_name(spec.gpu)} · {kind_words(board)} · {settings_of(board)}"
-
-
-def of_board(keep: Keep, board: Board, reading: Reading | None = None) -> dict[str, Any]:
+def board_document(cache: JsonCache, board: Board, reader: RunReader | None = None) -> dict[str, Any]:
     """A board's arms with their spec and values, and every pair that was compared."""
-    reading = reading or Reading(REMEMBERED)
+    reader = reader or RunReader(REMEMBERED)
     # The baseline leads, so that its pairs are those that the board has already.
     arms = sorted(board.arms, key=lambda arm: arm.policy != board.baseline)
-    found = pairs(keep, reading, arms[:MOST])
+    pairs = compared_pairs(cache, reader, arms[:MOST])
     if board.baseline is not None:
-        found |= pairs(keep, reading, [arms[0], *arms[MOST:]], only_first=True)
+        pairs |= compared_pairs(cache, reader, [arms[0], *arms[MOST:]], only_first=True)
     return {
         "arms": {
             arm.first.id: {
-                "spec": _spec(arm),
-                "values": {name: [one.mean, one.low, one.high] for name, one in arm.values.items()},
+                "spec": _settings(arm),
+                "values": {name: [value.mean, value.low, value.high] for name, value in arm.values.items()},
             }
             for arm in board.arms
         },
-        "pairs": found,
+        "pairs": pairs,
     }
 
 
-def _spec(arm: Arm) -> dict[str, Any]:
+def _settings(arm: Arm) -> dict[str, str]:
     """What decided an arm, as text."""
     run = arm.first.run
     provenance = run.manifest.get("provenance", {})
-    told = {"kind": run.kind, **{k: v for k, v in run.told.items() if k not in _REPEAT}}
-    told |= {name: provenance.get(name) for name in ("engine", "engine_version")}
+    settings = {"kind": run.kind, **{name: value for name, value in run.known_spec.items() if name not in _REPEAT}}
+    settings |= {name: provenance.get(name) for name in ("engine", "engine_version")}
     return {
-        name: v if isinstance(v, str) else json.dumps(v, sort_keys=True) for name, v in told.items() if v is not None
+        name: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        for name, value in settings.items()
+        if value is not None
     }
 
 
-def pairs(
-    keep: Keep, reading: Reading, arms: list[Arm], allow: tuple[str, ...] = (), only_first: bool = False
+def compared_pairs(
+    cache: JsonCache, reader: RunReader, arms: Sequence[Arm], allow: Sequence[str] = (), only_first: bool = False
 ) -> dict[str, dict[str, Any]]:
     """Pairs of arms by `a b` (ids): B over A with interval, p and word a metric, why there is none, and the notes.
 
@@ -143,22 +138,23 @@ def pairs(
 
     Each pair once: what B is to A says what A is to B, since intervals are symmetric in the logarithm.
     """
-    found = {}
-    for i, a in enumerate(arms[:1] if only_first else arms):
-        for b in arms[i + 1 :]:
-            one = compared(a, b, keep, reading, allow)
+    pairs = {}
+    for place, a in enumerate(arms[:1] if only_first else arms):
+        for b in arms[place + 1 :]:
+            comparison = compare_arms(a, b, cache, reader, allow)
+            same_repeats = _repeat_numbers(a) == _repeat_numbers(b)
             rows = {}
-            for name, values in one["changes"].items():
+            for name, values in comparison["changes"].items():
                 # The two values only where the arms do not tell them: a page that holds everything twice is slow.
-                told = name in a.values and name in b.values and _repeats(a) == _repeats(b)
-                rows[name] = [_short(v) for v in (values[:5] if told else values)]
-            found[f"{a.first.id} {b.first.id}"] = {"rows": rows, "refusal": one["refusal"], "notes": one["notes"]}
-    return found
+                arms_have_it = name in a.values and name in b.values and same_repeats
+                rows[name] = [six_digits(value) for value in (values[:5] if arms_have_it else values)]
+            pairs[f"{a.first.id} {b.first.id}"] = {
+                "rows": rows,
+                "refusal": comparison["refusal"],
+                "notes": comparison["notes"],
+            }
+    return pairs
 
 
-def _repeats(arm: Arm) -> list[int]:
-    return [entry.run.spec.repeat for entry in arm.entries]
-
-
-def _short(value: Any) -> Any:
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+def _repeat_numbers(arm: Arm) -> list[int]:
+    return [published.run.spec.repeat for published in arm.runs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +12,14 @@ from harness.core.errors import UserError
 from harness.core.text import percent
 from harness.pages.boards import Arm, Board, Change
 from harness.pages.charts import Chart, Series, script_json
-from harness.pages.facets import kind_words, ranked
-from harness.pages.numbers import gpu_name, is_own_profile
+from harness.pages.facets import ranked_arms
+from harness.pages.numbers import is_own_profile
 from harness.pages.render import Writer
 from harness.pages.site import Site
 from harness.profiles.files import gpu_names, load_gpu
 from harness.profiles.pair import Pair, load_pair
 from harness.report.sentences import NOT_TESTED
+from harness.runs.run import gpu_name
 from policies.core import PolicyError, StepCosts
 from policies.online.threshold import crossover, theta0
 
@@ -39,7 +41,7 @@ WON = {"exclusive": 2, "mixed": 1, "no difference shown": 7, NOT_TESTED: 7}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GpuBoundary:
     """What form 6 says of one GPU: by size of a request, the requests running where both are equal, at RATIOS.
 
     More of them favour exclusive batching; 0 says that it always wins, None that it never does.
@@ -52,7 +54,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CrossoverPoint:
     """A board with both: the exclusive arm held against v1, and what form 6 says at its own lengths and load."""
 
     board: Board
@@ -80,34 +82,41 @@ class Point:
 
 def write(site: Site, writer: Writer) -> None:
     """crossover.html."""
-    models = Counter(board.first.run.spec.model for board in site.boards)
-    model = max(models, key=lambda one: (models[one], one), default=DEFAULT_MODEL)
-    rows = boundary(model) or boundary(model := DEFAULT_MODEL)
-    found = [one for board in site.boards if (one := point(board)) is not None]
+    model = _usual_model(site.boards)
+    boundaries = boundaries_of(model)
+    if not boundaries:
+        model = DEFAULT_MODEL
+        boundaries = boundaries_of(model)
+    points = [point for point in map(point_of, site.boards) if point is not None]
     writer.page(
         "crossover.html",
         "crossover.html.j2",
         model=model,
-        rows=rows,
-        points=found,
-        chart=chart(rows, found, model),
+        boundaries=boundaries,
+        points=points,
+        chart=chart_of(boundaries, points, model),
         sizes=SIZES,
         size=SIZE,
         running=RUNNING,
         at_running=AT_RUNNING,
         ratios=RATIOS,
-        kind_words=kind_words,
-        data=script_json({"ratios": RATIOS, "rows": [[one.bandwidth_tb_s, _by_text(one.equal)] for one in rows]}),
+        data=script_json({"ratios": RATIOS, "rows": [_boundary_document(boundary) for boundary in boundaries]}),
     )
 
 
-def _by_text(equal: dict[int, list[float | None]]) -> dict[str, list[float | None]]:
-    return {str(size): values for size, values in equal.items()}
+def _usual_model(boards: Sequence[Board]) -> str:
+    """The model of most boards, the last by name of equals."""
+    models = Counter(board.spec.model for board in boards)
+    return max(models, key=lambda model: (models[model], model), default=DEFAULT_MODEL)
 
 
-def boundary(model: str) -> list[Row]:
-    """A row a GPU whose step costs for this model are known, by bandwidth."""
-    rows = []
+def _boundary_document(boundary: GpuBoundary) -> list[Any]:
+    return [boundary.bandwidth_tb_s, {str(size): values for size, values in boundary.equal.items()}]
+
+
+def boundaries_of(model: str) -> list[GpuBoundary]:
+    """The boundary of each GPU whose step costs for this model are known, by bandwidth."""
+    boundaries = []
     for name in gpu_names():
         try:
             pair = load_pair(name, model)
@@ -116,8 +125,8 @@ def boundary(model: str) -> list[Row]:
             equal = {size: [_equal(pair, ratio, size) for ratio in RATIOS] for size in SIZES}
         except UserError:
             continue
-        rows.append(Row(name, pair.gpu.bandwidth_tb_s, pair.basis, equal))
-    return sorted(rows, key=lambda one: one.bandwidth_tb_s)
+        boundaries.append(GpuBoundary(name, pair.gpu.bandwidth_tb_s, pair.basis, equal))
+    return sorted(boundaries, key=lambda boundary: boundary.bandwidth_tb_s)
 
 
 def _equal(pair: Pair, ratio: float, size: int) -> float | None:
@@ -135,18 +144,18 @@ def _theta(mu_o: float, costs: StepCosts) -> float:
     return min(THETA_MAX, max(THETA_MIN, theta0(1 / mu_o, costs.alpha_p_s, costs.alpha_d_s)))
 
 
-def point(board: Board) -> Point | None:
+def point_of(board: Board) -> CrossoverPoint | None:
     """The board's point: EB as its own threshold sets it, else EB+, else EB with a threshold given; None without."""
     if board.baseline != MIXED:
         return None
-    arms = [arm for arm in ranked(board) if arm.policy.partition(":")[0] in ("eb", "ebplus")]
+    arms = [arm for arm in ranked_arms(board) if arm.policy.partition(":")[0] in ("eb", "ebplus")]
     arms = [arm for arm in arms if METRIC in arm.changes and arm.changes[METRIC].ratio is not None]
-    arm = min(arms, key=lambda one: (one.policy != "eb", one.policy != "ebplus", one.policy), default=None)
+    arm = min(arms, key=lambda arm: (arm.policy != "eb", arm.policy != "ebplus", arm.policy), default=None)
     if arm is None or not (sums := arm.first.detail["sums"]) or not sums["completed"]:
         return None
     mu_l, mu_o = sums["prompt_tokens"] / sums["completed"], sums["output_tokens"] / sums["completed"]
     running = _running(arm)
-    return Point(
+    return CrossoverPoint(
         board=board,
         arm=arm,
         change=arm.changes[METRIC],
@@ -162,16 +171,17 @@ def point(board: Board) -> Point | None:
 def _running(arm: Arm) -> float | None:
     """Requests running, the mean over the course of the arm's first repeat."""
     course = arm.first.detail["course"]
-    known = [one for one in course["running"] if one is not None] if course else []
-    return math.fsum(known) / len(known) if known else None
+    running = [mean for mean in course["running"] if mean is not None] if course else []
+    return math.fsum(running) / len(running) if running else None
 
 
 def _bandwidth(arm: Arm) -> float | None:
+    """The memory bandwidth of the arm's GPU, TB/s: as the run knew it, else as the profile has it now."""
     profile = arm.first.run.manifest.get("provenance", {}).get("profile")
     if isinstance(profile, dict) and isinstance(profile.get("gpu"), dict):
-        told = profile["gpu"].get("bandwidth_tb_s")
-        if isinstance(told, int | float):
-            return float(told)
+        bandwidth = profile["gpu"].get("bandwidth_tb_s")
+        if isinstance(bandwidth, int | float):
+            return float(bandwidth)
     spec = arm.first.run.spec
     try:
         return None if is_own_profile(spec) else load_gpu(spec.gpu).bandwidth_tb_s
@@ -181,42 +191,37 @@ def _bandwidth(arm: Arm) -> float | None:
 
 def _predicted(arm: Arm, mu_l: float, mu_o: float, running: float | None) -> str | None:
     """What form 6 says with the constants that the policy ran with."""
-    told = arm.first.run.manifest.get("provenance", {}).get("policy_constants")
-    if not isinstance(told, dict) or not running or mu_o <= 0:
+    constants = arm.first.run.manifest.get("provenance", {}).get("policy_constants")
+    if not isinstance(constants, dict) or not running or mu_o <= 0:
         return None
     try:
-        costs = StepCosts(**told)
+        costs = StepCosts(**constants)
         left, right = crossover(_theta(mu_o, costs), mu_l, mu_o, running, 0.0, costs)
     except (TypeError, PolicyError):
         return None
     return "mixed" if left < right else "exclusive"
 
 
-def chart(rows: list[Row], found: list[Point], model: str) -> Chart:
+def chart_of(boundaries: Sequence[GpuBoundary], points: Sequence[CrossoverPoint], model: str) -> Chart:
     """The map: a line a GPU where each way of batching should win, and the boards as points over it."""
     series = [
-        _line(rows, "predicted: exclusive wins", True, "solid", "--quiet"),
-        _line(rows, "predicted: mixed wins", False, "dot", "--quiet"),
+        _line(boundaries, "predicted: exclusive wins", True, "solid"),
+        _line(boundaries, "predicted: mixed wins", False, "dot"),
+        *_clouds(points),
+        _gpu_names(boundaries),
     ]
-    for won, style in WON.items():
-        for kind, symbol in SYMBOLS.items():
-            some = [one for one in found if one.won == won and one.board.kind == kind and one.bandwidth_tb_s]
-            if some:
-                name = f"{won} won, {kind}" if won in ("exclusive", "mixed") else f"{won}, {kind}"
-                series.append(_points(name, some, style, symbol, found))
-    series.append(_names(rows))
     table: list[tuple[Any, ...]] = [
         (
-            one.board.first.run.spec.workload,
-            gpu_name(one.board.first.run.spec.gpu),
-            kind_words(one.board),
-            one.arm.first.run.spec.label,
-            one.ratio,
-            one.bandwidth_tb_s,
-            _percent(one.change),
-            one.won,
+            point.board.spec.workload,
+            gpu_name(point.board.spec.gpu),
+            point.board.kind_words,
+            point.arm.label,
+            point.ratio,
+            point.bandwidth_tb_s,
+            _percent(point.change),
+            point.won,
         )
-        for one in found
+        for point in points
     ]
     headers = ("workload", "GPU", "kind", "policy", "r", "TB/s", f"total tok/s against {MIXED}", "won")
     return Chart(
@@ -235,59 +240,74 @@ def chart(rows: list[Row], found: list[Point], model: str) -> Chart:
     )
 
 
-def _line(rows: list[Row], name: str, exclusive: bool, dash: str, colour: str) -> Series:
+def _line(boundaries: Sequence[GpuBoundary], name: str, exclusive: bool, dash: str) -> Series:
+    """Each GPU's line where exclusive batching should win, or where it should not."""
     x: list[float | None] = []
     y: list[float | None] = []
-    for row in rows:
-        for ratio, equal in zip(RATIOS, row.equal[SIZE], strict=True):
+    for boundary in boundaries:
+        for ratio, equal in zip(RATIOS, boundary.equal[SIZE], strict=True):
             wins = equal is not None and equal < AT_RUNNING
             x.append(ratio)
-            y.append(row.bandwidth_tb_s if wins == exclusive else None)
+            y.append(boundary.bandwidth_tb_s if wins == exclusive else None)
         x.append(None)
         y.append(None)
-    extra = {"line": {"color": colour, "width": 3, "dash": dash}, "hoverinfo": "skip"}
+    extra = {"line": {"color": "--quiet", "width": 3, "dash": dash}, "hoverinfo": "skip"}
     return Series(name, x, y, 7, "lines", extra=extra)
 
 
-def _names(rows: list[Row]) -> Series:
+def _gpu_names(boundaries: Sequence[GpuBoundary]) -> Series:
     """The GPUs' names at the ends of their lines, those of close ones drawn apart."""
+    bandwidths = [boundary.bandwidth_tb_s for boundary in boundaries]
 
     def near(i: int, j: int) -> bool:
-        return 0 <= j < len(rows) and max(rows[i].bandwidth_tb_s, rows[j].bandwidth_tb_s) < 1.25 * min(
-            rows[i].bandwidth_tb_s, rows[j].bandwidth_tb_s
-        )
+        if not 0 <= j < len(bandwidths):
+            return False
+        return max(bandwidths[i], bandwidths[j]) < 1.25 * min(bandwidths[i], bandwidths[j])
 
-    places = ["bottom" if near(i, i + 1) else "top" if near(i, i - 1) else "middle" for i in range(len(rows))]
+    places = ["bottom" if near(i, i + 1) else "top" if near(i, i - 1) else "middle" for i in range(len(bandwidths))]
     extra = {
-        "textposition": [f"{one} right" for one in places],
+        "textposition": [f"{place} right" for place in places],
         "textfont": {"color": "--text"},
         "cliponaxis": False,
         "showlegend": False,
         "hoverinfo": "skip",
     }
-    names = [one.gpu for one in rows]
-    return Series("GPUs", [1.0] * len(rows), [one.bandwidth_tb_s for one in rows], 7, "text", names, extra=extra)
+    names = [boundary.gpu for boundary in boundaries]
+    return Series("GPUs", [1.0] * len(names), bandwidths, 7, "text", names, extra=extra)
 
 
-def _points(name: str, some: list[Point], style: int, symbol: str, every: list[Point]) -> Series:
-    """Boards as points; one that lies close to another of `every` has no label: it could be read as the other's."""
+def _clouds(points: Sequence[CrossoverPoint]) -> list[Series]:
+    """The boards as points, a series for who won and a kind of number."""
+    clouds = []
+    for won, style in WON.items():
+        for kind, symbol in SYMBOLS.items():
+            cloud = [
+                point for point in points if point.won == won and point.board.kind == kind and point.bandwidth_tb_s
+            ]
+            if cloud:
+                name = f"{won} won, {kind}" if won in ("exclusive", "mixed") else f"{won}, {kind}"
+                clouds.append(_cloud(name, cloud, style, symbol, points))
+    return clouds
+
+
+def _cloud(
+    name: str, cloud: Sequence[CrossoverPoint], style: int, symbol: str, points: Sequence[CrossoverPoint]
+) -> Series:
+    """Boards as points; one that lies close to another of `points` has no label: it could be read as the other's."""
     text, labels = [], []
-    for one in some:
-        spec = one.board.first.run.spec
-        about = (
-            one.arm.first.run.spec.label,
-            gpu_name(spec.gpu),
-            spec.workload,
-            kind_words(one.board),
-            _percent(one.change),
-        )
-        text.append(" · ".join(about))
-        near = [o for o in every if abs(o.ratio - one.ratio) < 0.06 and o.bandwidth_tb_s == one.bandwidth_tb_s]
-        labels.append("" if len(near) > 1 else _percent(one.change))
+    for point in cloud:
+        spec, change = point.board.spec, _percent(point.change)
+        text.append(" · ".join((point.arm.label, gpu_name(spec.gpu), spec.workload, point.board.kind_words, change)))
+        labels.append("" if sum(_is_near(point, other) for other in points) > 1 else change)
     marker = {"color": f"--s{style}", "size": 12, "symbol": symbol, "line": {"color": "--back", "width": 1}}
     extra = {"marker": marker, "textposition": "top center", "textfont": {"color": "--text"}, "cliponaxis": False}
-    x, y = [one.ratio for one in some], [one.bandwidth_tb_s for one in some]
+    x, y = [point.ratio for point in cloud], [point.bandwidth_tb_s for point in cloud]
     return Series(name, x, y, style, "markers+text", text, labels=labels, extra=extra)
+
+
+def _is_near(point: CrossoverPoint, other: CrossoverPoint) -> bool:
+    """Whether the labels of two points would stand over each other; a point is near itself."""
+    return abs(other.ratio - point.ratio) < 0.06 and other.bandwidth_tb_s == point.bandwidth_tb_s
 
 
 def _percent(change: Change) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from harness.pages.board_pages import write_board, write_list
 from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series
-from harness.pages.facets import facets, filters, is_drift, kind_words, pages_of, ranked
+from harness.pages.facets import is_drift, ranked_arms
 from harness.pages.render import Writer
 from harness.pages.site import Site
 
@@ -16,55 +17,47 @@ TOGETHER = 2
 # Policies drawn on a page: the baseline and the first of the ranking; the others have their runs' own pages.
 MOST = 6
 PHASES = ("prefill", "mixed", "decode")
+_TIME_AXIS = "seconds since the run’s start"
 
 
 def write(site: Site, writer: Writer) -> None:
     """drift.html, which lists the boards, and drift/BOARD.html."""
-    found = [board for board in site.boards if is_drift(board)]
-    writer.page(
-        "drift.html",
-        "drift.html.j2",
-        boards=[(board, facets(board), _names(board)) for board in found],
-        filters=filters(found),
-        kind_words=kind_words,
-    )
-    for board in found:
-        arms = drawn(board)
-        rest = [arm for arm in ranked(board) if arm not in arms]
-        writer.page(
-            f"drift/{board.id}.html",
-            "drift_board.html.j2",
-            board=board,
-            kind=kind_words(board),
-            pages=pages_of(board),
+    boards = [board for board in site.boards if is_drift(board)]
+    write_list(writer, "drift", boards, {board.id: _phase_names(board) for board in boards})
+    for board in boards:
+        arms = drawn_arms(board)
+        write_board(
+            writer,
+            "drift",
+            board,
             marks=[(arm, arm.first.detail["marks"]) for arm in arms],
-            phases=_names(board),
-            common=[_over_time(board, arms, *one) for one in _COMMON],
-            lanes=[(arm, lanes(arm, i, kind_words(board))) for i, arm in enumerate(arms)],
-            rest=rest,
+            phases=_phase_names(board),
+            common=[_over_time(board, arms, *settings) for settings in _COMMON],
+            lanes=[(arm, lane(arm, place, board.kind_words)) for place, arm in enumerate(arms)],
+            rest=[arm for arm in ranked_arms(board) if arm not in arms],
         )
 
 
-def drawn(board: Board) -> list[Arm]:
+def drawn_arms(board: Board) -> list[Arm]:
     """The arms that the page draws: those with a step log, the baseline first, at most MOST."""
-    arms = [arm for arm in ranked(board) if arm.first.detail["course"]]
+    arms = [arm for arm in ranked_arms(board) if arm.first.detail["course"]]
     return sorted(arms, key=lambda arm: arm.policy != board.baseline)[:MOST]
 
 
-def _names(board: Board) -> list[str]:
-    return [one["name"] for one in board.first.detail["marks"]]
+def _phase_names(board: Board) -> list[str]:
+    return [mark["name"] for mark in board.first.detail["marks"]]
 
 
 def course(arm: Arm) -> dict[str, list[Any]]:
     """The course of the arm's first repeat, TOGETHER stretches in one: numbers as means, what else as it last was."""
-    found = {}
+    columns = {}
     for name, values in arm.first.detail["course"].items():
         groups = [values[i : i + TOGETHER] for i in range(0, len(values), TOGETHER)]
-        found[name] = [_one(group) for group in groups]
-    return found
+        columns[name] = [_mean_or_last(group) for group in groups]
+    return columns
 
 
-def _one(group: list[Any]) -> Any:
+def _mean_or_last(group: list[Any]) -> Any:
     known = [value for value in group if value is not None]
     if not known:
         return None
@@ -81,48 +74,46 @@ _COMMON = (
 
 
 def _over_time(board: Board, arms: list[Arm], name: str, title: str, column: str, axis: str, log: bool) -> Chart:
+    """A chart of one column of the courses of all arms."""
     series = []
     rows: list[tuple[Any, ...]] = []
-    for i, arm in enumerate(arms):
-        one = course(arm)
-        label = arm.first.run.spec.label
-        series.append(Series(label, one["t_s"], one[column], i, extra={"connectgaps": True}))
-        rows += [(label, t, value) for t, value in zip(one["t_s"], one[column], strict=True) if value is not None]
-    note = kind_words(board) + "; each policy in its own time"
+    for style, arm in enumerate(arms):
+        columns = course(arm)
+        times, values = columns["t_s"], columns[column]
+        series.append(Series(arm.label, times, values, style, extra={"connectgaps": True}))
+        rows += [(arm.label, t, value) for t, value in zip(times, values, strict=True) if value is not None]
+    note = board.kind_words + "; each policy in its own time"
     if column == "ttft_s":
         note += ", the requests sent in each stretch"
     log = log and all(value > 0 for _, _, value in rows)
     headers = ("policy", "seconds", axis)
-    return Chart(
-        name, title, "seconds since the run’s start", axis, tuple(series), headers, tuple(rows), note, y_log=log
-    )
+    return Chart(name, title, _TIME_AXIS, axis, tuple(series), headers, tuple(rows), note, y_log=log)
 
 
-def lanes(arm: Arm, place: int, kind: str) -> list[Chart]:
+def lane(arm: Arm, place: int, kind: str) -> list[Chart]:
     """What the arm's steps held, and what its policy held to be best, with the phases of the traffic marked."""
-    one = course(arm)
-    layout = marked(arm)
-    shares = {name: [None if x is None else round(100 * x, 2) for x in one[name]] for name in PHASES}
-    series = tuple(Series(name, one["t_s"], shares[name], i, extra=_area(i)) for i, name in enumerate(PHASES))
-    rows = tuple(zip(one["t_s"], *(shares[name] for name in PHASES), strict=True))
-    time = "seconds since the run’s start"
-    label = arm.first.run.spec.label
-    found = [
-        Chart(
-            f"phases-{place}",
-            f"{label}: what the steps held",
-            time,
-            "% of step time",
-            series,
-            ("seconds", *(f"{name} %" for name in PHASES)),
-            rows,
-            kind,
-            layout=layout,
-        )
-    ]
-    if any(value is not None for value in one.get("policy_k", [])):
-        found.append(_held_best(one, place, label, kind, time, layout))
-    return found
+    columns, layout = course(arm), marked(arm)
+    charts = [_held_steps(columns, place, arm.label, kind, layout)]
+    if any(value is not None for value in columns.get("policy_k", [])):
+        charts.append(_held_best(columns, place, arm.label, kind, layout))
+    return charts
+
+
+def _held_steps(columns: dict[str, list[Any]], place: int, label: str, kind: str, layout: dict[str, Any]) -> Chart:
+    times = columns["t_s"]
+    shares = [[None if share is None else round(100 * share, 2) for share in columns[name]] for name in PHASES]
+    series = tuple(Series(name, times, shares[style], style, extra=_area(style)) for style, name in enumerate(PHASES))
+    return Chart(
+        f"phases-{place}",
+        f"{label}: what the steps held",
+        _TIME_AXIS,
+        "% of step time",
+        series,
+        ("seconds", *(f"{name} %" for name in PHASES)),
+        tuple(zip(times, *shares, strict=True)),
+        kind,
+        layout=layout,
+    )
 
 
 def _area(style: int) -> dict[str, Any]:
@@ -135,30 +126,27 @@ def _area(style: int) -> dict[str, Any]:
     }
 
 
-def _held_best(
-    one: dict[str, list[Any]], place: int, label: str, kind: str, time: str, layout: dict[str, Any]
-) -> Chart:
-    none = [None] * len(one["t_s"])
-    n, mode = one.get("policy_n", none), one.get("policy_mode", none)
+def _held_best(columns: dict[str, list[Any]], place: int, label: str, kind: str, layout: dict[str, Any]) -> Chart:
+    times, k = columns["t_s"], columns["policy_k"]
+    none = [None] * len(times)
+    n, mode = columns.get("policy_n", none), columns.get("policy_mode", none)
     series = [
-        Series("k*: free slots that start a prefill phase", one["t_s"], one["policy_k"], 0),
-        Series("N*: slots in use at most", one["t_s"], n, 1),
+        Series("k*: free slots that start a prefill phase", times, k, 0),
+        Series("N*: slots in use at most", times, n, 1),
     ]
     if any(value is not None for value in mode):
         extra = {"line": {"color": "--s3", "width": 2, "dash": "dot", "shape": "hv"}}
-        series.append(Series("mode (right)", one["t_s"], mode, 3, axis="y2", extra=extra))
+        series.append(Series("mode (right)", times, mode, 3, axis="y2", extra=extra))
         right = {"overlaying": "y", "side": "right", "type": "category", "title": {"text": "mode"}}
         layout = {**layout, "yaxis2": right, "margin": {"l": 64, "r": 72, "t": 24, "b": 56}}
-    rows = tuple(zip(one["t_s"], one["policy_k"], n, mode, strict=True))
-    title = f"{label}: what the policy held to be best"
     return Chart(
         f"best-{place}",
-        title,
-        time,
+        f"{label}: what the policy held to be best",
+        _TIME_AXIS,
         "requests",
         tuple(series),
         ("seconds", "k*", "N*", "mode"),
-        rows,
+        tuple(zip(times, k, n, mode, strict=True)),
         kind,
         layout=layout,
     )
@@ -168,19 +156,19 @@ def marked(arm: Arm) -> dict[str, Any]:
     """A line and a name where each phase of the traffic begins, as layout of a chart."""
     shapes = []
     names = []
-    for one in arm.first.detail["marks"]:
+    for mark in arm.first.detail["marks"]:
         line = {"color": "--text", "width": 1, "dash": "dash"}
         shapes.append(
-            {"type": "line", "x0": one["t_s"], "x1": one["t_s"], "yref": "paper", "y0": 0, "y1": 1, "line": line}
+            {"type": "line", "x0": mark["t_s"], "x1": mark["t_s"], "yref": "paper", "y0": 0, "y1": 1, "line": line}
         )
         names.append(
             {
-                "x": one["t_s"],
+                "x": mark["t_s"],
                 "y": 1,
                 "yref": "paper",
                 "yanchor": "bottom",
                 "xanchor": "left",
-                "text": one["name"].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
+                "text": mark["name"].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
                 "showarrow": False,
                 "font": {"size": 12, "color": "--text"},
             }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from harness.pages.facets import facets, filters, pages_of, reported_columns, source_of
+from harness.pages.facets import facets_of, filters_of, pages_of, reported_columns, source_of
 from harness.pages.glance import glance
 from harness.pages.pareto import pareto_chart
 from harness.pages.render import Writer
-from harness.pages.reported import published
+from harness.pages.reported import reported_changes
 from harness.pages.site import Site
-from harness.published.corpus import Entry
+from harness.published.corpus import PublishedRun
 
 
 def write(site: Site, writer: Writer) -> None:
@@ -20,21 +20,26 @@ def write(site: Site, writer: Writer) -> None:
     writer.page(
         "index.html",
         "index.html.j2",
-        boards=[(board, facets(board)) for board in site.boards],
-        filters=filters(list(site.boards)),
+        boards=[(board, facets_of(board)) for board in site.boards],
+        filters=filters_of(site.boards),
         glance=glance(site.boards),
-        published=published(site.boards),
+        reported_changes=reported_changes(site.boards),
         pages={board.id: pages_of(board) for board in site.boards},
         reported_columns=reported_columns,
         source_of=source_of,
-        site=site,
         pareto=pareto,
     )
-    writer.page("problems.html", "problems.html.j2", site=site, superseded=superseded(site))
+    problems = site.corpus.problems
+    writer.page("problems.html", "problems.html.j2", problems=problems, superseded=superseded(site))
 
 
-def superseded(site: Site) -> list[tuple[Entry, Entry]]:
+def superseded(site: Site) -> list[tuple[PublishedRun, PublishedRun]]:
     """Runs that stand in no table, each with the earlier one of the same spec that does."""
-    counted = {e.run.manifest["digest"]: e for board in site.boards for arm in board.arms for e in arm.entries}
-    known = [(entry, counted.get(entry.run.manifest["digest"])) for entry in site.corpus.entries]
-    return [(entry, first) for entry, first in known if first is not None and first.id != entry.id]
+    on_boards = {
+        published.run.manifest["digest"]: published
+        for board in site.boards
+        for arm in board.arms
+        for published in arm.runs
+    }
+    pairs = [(published, on_boards.get(published.run.manifest["digest"])) for published in site.corpus.runs]
+    return [(published, first) for published, first in pairs if first is not None and first.id != published.id]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import PurePosixPath
 
 from harness.core.runspec import RunSpec
 from harness.core.text import percent
@@ -18,11 +17,6 @@ _LOADS: tuple[tuple[str, Callable[[str], str]], ...] = (
 )
 
 
-def gpu_name(gpu: str) -> str:
-    """A GPU's name; of a profile in a file of one's own the file's."""
-    return PurePosixPath(gpu).stem if gpu.endswith(".toml") else gpu
-
-
 def is_own_profile(spec: RunSpec) -> bool:
     """Whether a run's GPU has a profile of somebody's own, which is no part of the project: nothing reads it here."""
     return bool(spec.profile) or spec.gpu.endswith(".toml")
@@ -31,8 +25,8 @@ def is_own_profile(spec: RunSpec) -> bool:
 def load_words(arrival: str) -> str:
     """How requests arrive, in words where there are some."""
     for form, words in _LOADS:
-        if found := re.fullmatch(form, arrival):
-            return words(found[1])
+        if match := re.fullmatch(form, arrival):
+            return words(match[1])
     return arrival
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.pages.boards import KINDS, Arm, Board
+from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series
-from harness.pages.facets import kind_words, ranked
-from harness.pages.numbers import gpu_name, load_words
+from harness.pages.facets import ranked_arms
+from harness.pages.numbers import load_words
+from harness.runs.run import gpu_name
+from harness.runs.schema import KINDS
 
 # A number that nobody measured has an open mark.
 FILLED = "measured"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ParetoPoint:
     """An arm: output tokens a second of one request (1/TPOT) and of the GPU; `front` where no other beats it in both.
 
     Others are those of the same kind, GPU, model and workload, under whatever load and settings.
@@ -27,43 +30,46 @@ class Point:
     throughput: float
     front: bool = False
 
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """What arms share that a front may join."""
+        spec = self.board.spec
+        return (self.board.kind_words, gpu_name(spec.gpu), spec.model, spec.workload)
+
+    @property
+    def policy_name(self) -> str:
+        """The policy without its options."""
+        return self.arm.policy.partition(":")[0]
+
 
 def pareto_chart(boards: Sequence[Board]) -> Chart:
     """A point an arm, a line a front; INVALID and reported arms are not drawn."""
-    groups: dict[tuple[str, ...], list[Point]] = {}
+    groups: dict[tuple[str, ...], list[ParetoPoint]] = {}
     for board in boards:
-        for arm in ranked(board):
+        for arm in ranked_arms(board):
             if {"output_throughput", "tpot_s"} <= arm.values.keys() and arm.values["tpot_s"].mean > 0:
-                speed, throughput = 1 / arm.values["tpot_s"].mean, arm.values["output_throughput"].mean
-                groups.setdefault(_group(board), []).append(Point(board, arm, speed, throughput))
-    points = [one for some in groups.values() for one in with_front(some)]
-    families = sorted({_family(one.arm) for one in points})
-    series = []
-    for style, family in enumerate(families):
-        for kind in KINDS:
-            some = [one for one in points if _family(one.arm) == family and one.board.kind == kind]
-            if some:
-                series.append(_cloud(f"{family}, {kind}", style, kind, some))
-    series += _fronts(points)
+                point = ParetoPoint(board, arm, 1 / arm.values["tpot_s"].mean, arm.values["output_throughput"].mean)
+                groups.setdefault(point.rivals, []).append(point)
+    points = [point for group in groups.values() for point in with_front(group)]
     rows = tuple(
         (
-            one.arm.first.run.spec.label,
-            gpu_name(one.board.first.run.spec.gpu),
-            one.board.first.run.spec.workload,
-            load_words(one.board.first.run.spec.arrival),
-            kind_words(one.board),
-            one.speed,
-            one.throughput,
-            "yes" if one.front else "no",
+            point.arm.label,
+            gpu_name(point.board.spec.gpu),
+            point.board.spec.workload,
+            load_words(point.board.spec.arrival),
+            point.board.kind_words,
+            point.speed,
+            point.throughput,
+            "yes" if point.front else "no",
         )
-        for one in points
+        for point in points
     )
     return Chart(
         "pareto",
         "Throughput of a GPU against the speed that each user sees",
         "1 / TPOT mean (output tokens per second of one request)",
         "Output tokens per second of the GPU",
-        tuple(series),
+        (*_clouds(points), *_fronts(points)),
         ("policy", "GPU", "workload", "load", "kind", "1/TPOT", "output tok/s", "on the front"),
         rows,
         note="An arm a point, open where nothing was measured; what was only reported is not drawn. A line joins the "
@@ -74,52 +80,56 @@ def pareto_chart(boards: Sequence[Board]) -> Chart:
     )
 
 
-def with_front(points: Sequence[Point]) -> list[Point]:
+def with_front(points: Sequence[ParetoPoint]) -> list[ParetoPoint]:
     """The points of one group by falling speed, each with whether it is on the front."""
-    found: list[Point] = []
+    marked: list[ParetoPoint] = []
     best = float("-inf")
-    for one in sorted(points, key=lambda one: (-one.speed, -one.throughput, one.arm.first.id)):
-        found.append(Point(one.board, one.arm, one.speed, one.throughput, one.throughput > best))
-        best = max(best, one.throughput)
-    return found
+    for point in sorted(points, key=lambda point: (-point.speed, -point.throughput, point.arm.first.id)):
+        marked.append(dataclasses.replace(point, front=point.throughput > best))
+        best = max(best, point.throughput)
+    return marked
 
 
-def _group(board: Board) -> tuple[str, ...]:
-    """What arms share that a front may join."""
-    spec = board.first.run.spec
-    return (kind_words(board), gpu_name(spec.gpu), spec.model, spec.workload)
+def _clouds(points: Sequence[ParetoPoint]) -> list[Series]:
+    """A series a policy and kind of number."""
+    clouds = []
+    for style, policy in enumerate(sorted({point.policy_name for point in points})):
+        for kind in KINDS:
+            cloud = [point for point in points if point.policy_name == policy and point.board.kind == kind]
+            if cloud:
+                clouds.append(_cloud(f"{policy}, {kind}", style, kind, cloud))
+    return clouds
 
 
-def _family(arm: Arm) -> str:
-    return arm.policy.partition(":")[0]
+def _cloud(name: str, style: int, kind: str, points: Sequence[ParetoPoint]) -> Series:
+    text = [_words(point) for point in points]
+    x, y = [point.speed for point in points], [point.throughput for point in points]
+    boards = [point.board.id for point in points]
+    return Series(name, x, y, style, "markers", text, boards=boards, hollow=kind != FILLED)
 
 
-def _cloud(name: str, style: int, kind: str, some: Sequence[Point]) -> Series:
-    text = [_about(one) for one in some]
-    x, y = [one.speed for one in some], [one.throughput for one in some]
-    return Series(name, x, y, style, "markers", text, of=[one.board.id for one in some], hollow=kind != FILLED)
-
-
-def _fronts(points: Sequence[Point]) -> list[Series]:
+def _fronts(points: Sequence[ParetoPoint]) -> list[Series]:
     """One series of all fronts of more than one point, which stand group by group in `points`."""
     x: list[float | None] = []
     y: list[float | None] = []
-    of: list[str | None] = []
+    boards: list[str | None] = []
     last: tuple[str, ...] | None = None
-    for one in points:
-        if not one.front:
+    for point in points:
+        if not point.front:
             continue
-        here = _group(one.board)
-        if last not in (None, here):
-            x, y, of = [*x, None], [*y, None], [*of, None]
-        x, y, of, last = [*x, one.speed], [*y, one.throughput], [*of, one.board.id], here
+        if last not in (None, point.rivals):
+            x, y, boards = [*x, None], [*y, None], [*boards, None]
+        x, y, boards = [*x, point.speed], [*y, point.throughput], [*boards, point.board.id]
+        last = point.rivals
     if not x:
         return []
     extra = {"line": {"color": "--quiet", "width": 1.5}, "hoverinfo": "skip"}
-    return [Series("front", x, y, 7, "lines", of=of, extra=extra)]
+    return [Series("front", x, y, 7, "lines", boards=boards, extra=extra)]
 
 
-def _about(one: Point) -> str:
-    spec = one.board.first.run.spec
-    words = (one.arm.first.run.spec.label, gpu_name(spec.gpu), spec.workload, load_words(spec.arrival))
-    return " · ".join((*words, kind_words(one.board)))
+def _words(point: ParetoPoint) -> str:
+    """What a point says when it is pointed at."""
+    spec = point.board.spec
+    return " · ".join(
+        (point.arm.label, gpu_name(spec.gpu), spec.workload, load_words(spec.arrival), point.board.kind_words)
+    )

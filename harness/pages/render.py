@@ -15,9 +15,10 @@ import jinja2
 
 from harness.measure.metrics import METRICS
 from harness.pages.assets import site_directory
-from harness.pages.facets import settings_of
-from harness.pages.numbers import change, exact, gpu_name, load_words, number, seconds
-from harness.published.cache import Keep
+from harness.pages.facets import settings_words
+from harness.pages.numbers import change, exact, load_words, number, seconds
+from harness.published.cache import JsonCache
+from harness.runs.run import gpu_name
 
 
 def environment() -> jinja2.Environment:
@@ -30,7 +31,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     env.filters |= {"number": number, "change": change, "seconds": seconds, "exact": exact}
-    env.filters |= {"settings": settings_of, "gpu": gpu_name, "load": load_words}
+    env.filters |= {"settings": settings_words, "gpu": gpu_name, "load": load_words}
     env.globals["METRICS"] = METRICS
     return env
 
@@ -41,12 +42,12 @@ class Writer:
     A file is replaced whole, so that a build that is killed leaves no half of one.
     """
 
-    def __init__(self, out: Path, keep: Keep) -> None:
+    def __init__(self, out: Path, cache: JsonCache) -> None:
         self.out = out
         self.env = environment()
         self.written = 0
-        self._keep = keep
-        self._kept: set[str] = set()
+        self._cache = cache
+        self._named: set[str] = set()
 
     def page(self, name: str, template: str, **values: Any) -> None:
         """Renders a template to `name`, a path under the site; links go through `root` (the way back to the top)."""
@@ -57,21 +58,19 @@ class Writer:
     def page_of(self, name: str, template: str, made_of: Any, values: Callable[[], dict[str, Any]]) -> None:
         """Like `page`, but rendered only where `made_of` (JSON values that decide the page) or the file changed."""
         key = sha256(json.dumps([name, template, made_of]).encode()).hexdigest()
-        found, told = self._keep.known(key)
-        if found and (data := self._there(name)) is not None and sha256(data).hexdigest() == told:
-            self._kept.add(name)
+        is_kept, kept_digest = self._cache.look_up(key)
+        if is_kept and self._digest(name) == kept_digest:
+            self._named.add(name)
             return
         self.page(name, template, **values())
-        data = self._there(name)
-        assert data is not None
-        digest = sha256(data).hexdigest()
-        if not found or told != digest:
-            self._keep.put(key, digest)
+        digest = self._digest(name)
+        if not is_kept or kept_digest != digest:
+            self._cache.put(key, digest)
 
     def file(self, name: str, data: bytes) -> None:
         """Puts bytes at a path under the site."""
-        self._kept.add(name)
-        if self._there(name) == data:
+        self._named.add(name)
+        if self._bytes(name) == data:
             return
         path = self.out / name
         part = self._part(path)
@@ -81,11 +80,11 @@ class Writer:
 
     def copy(self, name: str, source: Path) -> None:
         """Puts a copy of a file at a path under the site, unless one of the same size and time is there."""
-        self._kept.add(name)
+        self._named.add(name)
         path = self.out / name
         with contextlib.suppress(FileNotFoundError):
-            there, here = path.lstat(), source.stat()
-            if (there.st_size, there.st_mtime_ns) == (here.st_size, here.st_mtime_ns):
+            copied, original = path.lstat(), source.stat()
+            if (copied.st_size, copied.st_mtime_ns) == (original.st_size, original.st_mtime_ns):
                 return
         part = self._part(path)
         shutil.copyfile(source, part)
@@ -96,9 +95,9 @@ class Writer:
     def sweep(self) -> None:
         """Takes away files of earlier builds that this one did not make."""
         for directory, below, files in os.walk(self.out, topdown=False):
-            here = os.path.relpath(directory, self.out)
+            below_out = os.path.relpath(directory, self.out)
             for name in files:
-                if os.path.normpath(os.path.join(here, name)) not in self._kept:
+                if os.path.normpath(os.path.join(below_out, name)) not in self._named:
                     os.unlink(os.path.join(directory, name))
             for name in below:
                 path = os.path.join(directory, name)
@@ -107,10 +106,14 @@ class Writer:
             if directory != str(self.out) and not os.listdir(directory):
                 os.rmdir(directory)
 
-    def _there(self, name: str) -> bytes | None:
+    def _bytes(self, name: str) -> bytes | None:
         """The bytes of a plain file under the site, None where there is none."""
         path = self.out / name
         return path.read_bytes() if path.is_file() and not path.is_symlink() else None
+
+    def _digest(self, name: str) -> str | None:
+        data = self._bytes(name)
+        return None if data is None else sha256(data).hexdigest()
 
     def _part(self, path: Path) -> Path:
         """Where a file is written before it takes its place."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.pages.boards import Board
+from harness.pages.boards import Arm, Board
 from harness.pages.facets import NOT_TOLD, source_of
 from harness.pages.numbers import load_words
 
@@ -14,10 +14,10 @@ RATES = ("output_throughput", "total_throughput", "request_throughput")
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class ReportedChange:
     """A policy's change in throughput against the same baseline, as somebody published it.
 
-    `load` is told where it is not ours.
+    `board` is the id of the table of reported figures; `load` is given where it is not ours.
     """
 
     ratio: float
@@ -26,35 +26,43 @@ class Published:
     load: str | None
 
 
-def published(boards: Sequence[Board]) -> dict[str, dict[str, Published]]:
+def reported_changes(boards: Sequence[Board]) -> dict[str, dict[str, ReportedChange]]:
     """By a board's id, by policy. Boards in an open loop have none: what is offered decides their throughput."""
     reported: dict[tuple[str, ...], list[Board]] = {}
     for board in boards:
         if board.kind == "reported":
-            reported.setdefault(_about(board), []).append(board)
-    found: dict[str, dict[str, Published]] = {}
+            reported.setdefault(_subject(board), []).append(board)
+    changes: dict[str, dict[str, ReportedChange]] = {}
     for board in boards:
-        if board.kind == "reported" or not board.first.run.spec.arrival.startswith("closed"):
+        if board.kind == "reported" or not board.spec.arrival.startswith("closed"):
             continue
-        for other in reported.get(_about(board), ()):
+        for other in reported.get(_subject(board), ()):
             if other.baseline == board.baseline:
-                told = found.setdefault(board.id, {})
-                told |= {policy: one for policy, one in _changes(other, board).items() if policy not in told}
-    return found
+                # Of several publications the first counts.
+                changes[board.id] = _changes(other, board) | changes.get(board.id, {})
+    return changes
 
 
-def _about(board: Board) -> tuple[str, ...]:
-    spec = board.first.run.spec
-    return (spec.gpu, spec.model, spec.workload)
+def _subject(board: Board) -> tuple[str, ...]:
+    """What a publication must be about to be held against a board."""
+    return (board.spec.gpu, board.spec.model, board.spec.workload)
 
 
-def _changes(reported: Board, ours: Board) -> dict[str, Published]:
-    load = reported.first.run.told["arrival"]
-    same = load == ours.first.run.spec.arrival
+def _changes(reported: Board, ours: Board) -> dict[str, ReportedChange]:
+    """The reported changes by policy."""
+    load = reported.first.run.known_spec["arrival"]
+    same = load == ours.spec.arrival
     words = None if same else "another load" if load == NOT_TOLD else load_words(load)
-    found = {}
+    source, _ = source_of(reported.first.run)
+    changes = {}
     for arm in reported.arms:
-        ratio = next((one.ratio for name in RATES if (one := arm.changes.get(name)) and one.ratio is not None), None)
+        ratio = _rate_ratio(arm)
         if arm.policy != reported.baseline and ratio is not None:
-            found[arm.policy] = Published(ratio, reported.id, source_of(reported.first.run)[0], words)
-    return found
+            changes[arm.policy] = ReportedChange(ratio, reported.id, source, words)
+    return changes
+
+
+def _rate_ratio(arm: Arm) -> float | None:
+    """The ratio of the first of RATES that the arm has a change in."""
+    ratios = (arm.changes[name].ratio for name in RATES if name in arm.changes)
+    return next((ratio for ratio in ratios if ratio is not None), None)

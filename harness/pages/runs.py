@@ -14,79 +14,87 @@ from harness.pages.charts import Chart, Series
 from harness.pages.facets import source_of
 from harness.pages.render import Writer
 from harness.pages.site import Site
-from harness.published.corpus import FILES, Entry
+from harness.published.corpus import FILES, PublishedRun
 from harness.published.detail import CURVES, QUANTILES
 from harness.report.document import is_twin
 
 
 def write(site: Site, writer: Writer) -> None:
     """runs/ID/index.html for every run, its raw files beside it, and runs/index.html."""
-    arms = {entry.id: (board, arm) for board in site.boards for arm in board.arms for entry in arm.entries}
-    for entry in site.corpus.entries:
-        files = []
-        for name in FILES:
-            path = entry.run.path / name
-            if path.is_file():
-                writer.copy(f"runs/{entry.id}/{name}", path)
-                files.append((name, path.stat().st_size))
-        board, arm = arms.get(entry.id, (None, None))
-        siblings = _siblings(arm, entry)
+    places = {published.id: (board, arm) for board in site.boards for arm in board.arms for published in arm.runs}
+    for published in site.corpus.runs:
+        files = _copy_files(published, writer)
+        board, arm = places.get(published.id, (None, None))
+        others = _other_repeats(arm, published)
         writer.page_of(
-            f"runs/{entry.id}/index.html",
+            f"runs/{published.id}/index.html",
             "run.html.j2",
-            [entry.where, entry.digest, board and board.id, [(one.id, one.run.spec.repeat) for one in siblings]],
-            partial(_page, entry, board, siblings, files),
+            [
+                published.where,
+                published.digest,
+                board and board.id,
+                [(other.id, other.run.spec.repeat) for other in others],
+            ],
+            partial(_page, published, board, others, files),
         )
-    writer.page("runs/index.html", "runs.html.j2", entries=site.corpus.entries)
+    writer.page("runs/index.html", "runs.html.j2", runs=site.corpus.runs)
 
 
-def _page(entry: Entry, board: Board | None, siblings: list[Entry], files: list[tuple[str, int]]) -> dict[str, Any]:
+def _copy_files(published: PublishedRun, writer: Writer) -> list[tuple[str, int]]:
+    """Puts the run's raw files beside its page; their names and sizes in bytes."""
+    files = []
+    for name in FILES:
+        path = published.run.path / name
+        if path.is_file():
+            writer.copy(f"runs/{published.id}/{name}", path)
+            files.append((name, path.stat().st_size))
+    return files
+
+
+def _page(
+    published: PublishedRun, board: Board | None, others: list[PublishedRun], files: list[tuple[str, int]]
+) -> dict[str, Any]:
     """What the template of a run's page is given."""
-    verdict = entry.run.manifest.get("verdict") or {"level": entry.run.level, "reasons": [], "checks": []}
+    run = published.run
+    verdict = run.manifest.get("verdict") or {"level": run.level, "reasons": [], "checks": []}
     return {
-        "entry": entry,
-        "run": entry.run,
-        "twin": is_twin(entry.run),
+        "published": published,
+        "run": run,
+        "twin": is_twin(run),
         "verdict": {"checks": [], **verdict},
         "board": board,
-        "siblings": siblings,
+        "others": others,
         "files": files,
-        "rates": list(_rates(entry)),
-        "latencies": list(_latencies(entry)),
-        "command": command(entry),
-        "source": source_of(entry.run) if entry.run.kind == "reported" else None,
-        "settings": list(_facts("", entry.run.told)),
-        "facts": list(_facts("", entry.run.manifest.get("provenance", {}))),
-        "charts": _charts(entry),
+        "rates": list(_metrics(published, "number", "value")),
+        "latencies": list(_metrics(published, "distribution", "mean")),
+        "command": command(published),
+        "source": source_of(run) if run.kind == "reported" else None,
+        "settings": list(_facts("", run.known_spec)),
+        "facts": list(_facts("", run.manifest.get("provenance", {}))),
+        "charts": _charts(published),
     }
 
 
-def command(entry: Entry) -> str | None:
+def command(published: PublishedRun) -> str | None:
     """The command that repeats the run, as it was typed; None where none was (a reported run)."""
-    argv = entry.run.manifest.get("provenance", {}).get("command")
+    argv = published.run.manifest.get("provenance", {}).get("command")
     if not isinstance(argv, list) or not argv:
         return None
     return shlex.join(str(word) for word in argv)
 
 
-def _siblings(arm: Arm | None, entry: Entry) -> list[Entry]:
+def _other_repeats(arm: Arm | None, published: PublishedRun) -> list[PublishedRun]:
     """The other repeats of the run's arm."""
     if arm is None:
         return []
-    return [other for other in arm.entries if other.id != entry.id]
+    return [other for other in arm.runs if other.id != published.id]
 
 
-def _rates(entry: Entry) -> Iterator[tuple[Metric, dict[str, Any]]]:
-    for name, values in entry.run.summary.get("metrics", {}).items():
+def _metrics(published: PublishedRun, kind: str, central: str) -> Iterator[tuple[Metric, dict[str, Any]]]:
+    """The run's metrics of a kind with their values, where the central one is there."""
+    for name, values in published.run.summary.get("metrics", {}).items():
         metric = METRICS.get(name)
-        if metric is not None and metric.kind == "number" and values.get("value") is not None:
-            yield metric, values
-
-
-def _latencies(entry: Entry) -> Iterator[tuple[Metric, dict[str, Any]]]:
-    for name, values in entry.run.summary.get("metrics", {}).items():
-        metric = METRICS.get(name)
-        if metric is not None and metric.kind == "distribution" and values.get("mean") is not None:
+        if metric is not None and metric.kind == kind and values.get(central) is not None:
             yield metric, values
 
 
@@ -100,42 +108,42 @@ def _facts(prefix: str, values: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"{prefix}{name}", plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
-def _charts(entry: Entry) -> list[Chart]:
+def _charts(published: PublishedRun) -> list[Chart]:
     charts = []
-    curves = entry.detail["curves"]
+    curves = published.detail["curves"]
     if curves:
-        known = [name for name in CURVES if name in curves]
-        series = [Series(METRICS[name].label, curves[name], QUANTILES, i) for i, name in enumerate(known)]
-        rows = tuple((q, *(curves[name][i] for name in known)) for i, q in enumerate(QUANTILES))
-        headers = ("percentile", *(f"{METRICS[name].label} (s)" for name in known))
-        charts.append(
-            Chart(
-                "curves", "Latencies", "seconds", "% of values at most this", tuple(series), headers, rows, x_log=True
-            )
-        )
-    course = entry.detail["course"]
+        charts.append(_latency_curves(curves))
+    course = published.detail["course"]
     if course:
-        charts += [_phases(course), _load(course)]
-        if any(one is not None for one in course.get("policy_k", [])):
+        charts += [_phases(course), _requests(course)]
+        if any(k is not None for k in course.get("policy_k", [])):
             charts.append(_thresholds(course))
     return charts
 
 
+def _latency_curves(curves: dict[str, list[float]]) -> Chart:
+    names = [name for name in CURVES if name in curves]
+    series = tuple(Series(METRICS[name].label, curves[name], QUANTILES, style) for style, name in enumerate(names))
+    rows = tuple(zip(QUANTILES, *(curves[name] for name in names), strict=True))
+    headers = ("percentile", *(f"{METRICS[name].label} (s)" for name in names))
+    return Chart("curves", "Latencies", "seconds", "% of values at most this", series, headers, rows, x_log=True)
+
+
 def _phases(course: dict[str, list[Any]]) -> Chart:
     names = ("prefill", "mixed", "decode")
-    shares = {name: [None if one is None else 100 * one for one in course[name]] for name in names}
+    shares = [[None if share is None else 100 * share for share in course[name]] for name in names]
     series = tuple(
-        Series(name, course["t_s"], shares[name], i, extra={"stackgroup": "phases", "line": {"width": 0.5}})
-        for i, name in enumerate(names)
+        Series(name, course["t_s"], shares[style], style, extra={"stackgroup": "phases", "line": {"width": 0.5}})
+        for style, name in enumerate(names)
     )
-    rows = tuple(zip(course["t_s"], *(shares[name] for name in names), strict=True))
+    rows = tuple(zip(course["t_s"], *shares, strict=True))
     title = "What the steps held (share of each stretch's step time)"
     return Chart("phases", title, "seconds", "% of step time", series, ("seconds", *names), rows)
 
 
-def _load(course: dict[str, list[Any]]) -> Chart:
+def _requests(course: dict[str, list[Any]]) -> Chart:
     names = ("running", "waiting")
-    series = tuple(Series(name, course["t_s"], course[name], i) for i, name in enumerate(names))
+    series = tuple(Series(name, course["t_s"], course[name], style) for style, name in enumerate(names))
     rows = tuple(zip(course["t_s"], *(course[name] for name in names), course["gap"], strict=True))
     headers = ("seconds", *names, "gap (tokens)")
     return Chart("load", "Requests that hold a slot, and that wait", "seconds", "requests", series, headers, rows)

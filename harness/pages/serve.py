@@ -35,13 +35,13 @@ class _Handler(SimpleHTTPRequestHandler):
         root = Path(self.directory).resolve()
         try:
             plain = path.partition("?")[0].partition("#")[0]
-            found = Path(super().translate_path(path))
-            directory = found.is_dir()
+            named = Path(super().translate_path(path))
+            is_directory = named.is_dir()
             # Of a directory its index is sent: what that leads to counts.
-            target = (found / "index.html" if directory else found).resolve()
+            target = (named / "index.html" if is_directory else named).resolve()
             # A pipe would be waited for.
-            if root in target.parents and target.is_file() and (directory or not plain.endswith("/")):
-                return str(found)
+            if root in target.parents and target.is_file() and (is_directory or not plain.endswith("/")):
+                return str(named)
         except (OSError, ValueError, RuntimeError):
             # No file can have such a name.
             pass

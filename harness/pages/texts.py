@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from harness.measure.metrics import METRICS
 from harness.measure.verdict import CHECKS
 from harness.pages.assets import changes_file
+from harness.pages.boards import Arm, Board
 from harness.pages.facets import reported_columns
 from harness.pages.render import Writer
 from harness.pages.site import Site
@@ -19,17 +20,15 @@ from policies.catalog import ALIASES, POLICIES
 
 def write(site: Site, writer: Writer) -> None:
     """policies/*.html, method.html, glossary.html, changes.html."""
-    results = {name: [(b, arm) for b in site.boards for arm in b.arms if _is(arm.policy, name)] for name in POLICIES}
+    results = {name: _results(site, name) for name in POLICIES}
     writer.page("policies/index.html", "policies.html.j2", policies=POLICIES, results=results)
-    for name, entry in POLICIES.items():
-        also = sorted(alias for alias, stands_for in ALIASES.items() if stands_for == name)
-        words = _words(writer.env, name)
+    for name, policy in POLICIES.items():
         writer.page(
             f"policies/{name}.html",
             "policy.html.j2",
-            policy=entry,
-            also=also,
-            words=words,
+            policy=policy,
+            aliases=sorted(alias for alias, stands_for in ALIASES.items() if stands_for == name),
+            article=_article(writer.env, name),
             results=results[name],
             reported_columns=reported_columns,
         )
@@ -38,15 +37,21 @@ def write(site: Site, writer: Writer) -> None:
     writer.page("changes.html", "changes.html.j2", changes=_blocks(changes_file()))
 
 
-def _is(policy: str, name: str) -> bool:
-    found = policy.partition(":")[0]
-    return ALIASES.get(found, found) == name
+def _results(site: Site, name: str) -> list[tuple[Board, Arm]]:
+    """The arms of a policy, under whatever options and name, each with its board."""
+    return [(board, arm) for board in site.boards for arm in board.arms if _catalog_name(arm.policy) == name]
 
 
-def _words(env: jinja2.Environment, name: str) -> str | None:
+def _catalog_name(policy: str) -> str:
+    """The name of a policy in the catalog: without its options, and not its alias."""
+    name = policy.partition(":")[0]
+    return ALIASES.get(name, name)
+
+
+def _article(env: jinja2.Environment, name: str) -> str | None:
     """The template with what there is to say of a policy, None where nobody has written it."""
-    wanted = f"policies/{name}.html.j2"
-    return wanted if wanted in env.loader.list_templates() else None  # type: ignore[union-attr] # always has one
+    article = f"policies/{name}.html.j2"
+    return article if article in env.loader.list_templates() else None  # type: ignore[union-attr] # always has one
 
 
 def _blocks(path: Path | None) -> list[tuple[str, Markup]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.core.errors import UserError
 from harness.core.text import shown
-from harness.profiles.files import Model
+from harness.profiles.figures import Model
 from harness.profiles.kernels.shape import Experts, Shape
 
 # Models whose layers are those of `Shape`: grouped-query attention over the whole context, a gated feed-forward part.
@@ -25,6 +25,38 @@ ARCHITECTURES: dict[str, bool] = {
     "GraniteForCausalLM": False,
     "Phi3ForCausalLM": False,
 }
+# The keys that decide anything: what a run keeps of a config.json.
+KEYS = (
+    "architectures",
+    "attention_bias",
+    "decoder_sparse_step",
+    "dtype",
+    "first_k_dense_replace",
+    "head_dim",
+    "hidden_size",
+    "intermediate_size",
+    "kv_lora_rank",
+    "layer_types",
+    "max_position_embeddings",
+    "mlp_only_layers",
+    "model_type",
+    "moe_intermediate_size",
+    "n_routed_experts",
+    "num_attention_heads",
+    "num_experts",
+    "num_experts_per_tok",
+    "num_hidden_layers",
+    "num_key_value_heads",
+    "num_local_experts",
+    "q_lora_rank",
+    "quantization_config",
+    "shared_expert_intermediate_size",
+    "sliding_window",
+    "tie_word_embeddings",
+    "torch_dtype",
+    "use_sliding_window",
+    "vocab_size",
+)
 TYPES = ("bfloat16", "float16", "float32", None)
 # No size of a model is larger; arithmetic stays exact.
 LARGEST = 1 << 31
@@ -202,7 +234,7 @@ def _model(name: str, config: _Config, shape: Shape, biased: bool) -> Model:
     always += sparse * 3 * hidden * experts.shared if experts else 0
     matrices = shape.layers * attention + always + router
     norms = (2 * shape.layers + 1) * hidden
-    if config.values.get("model_type", "").startswith("qwen3"):
+    if str(config.values.get("model_type")).startswith("qwen3"):
         norms += 2 * shape.layers * shape.head_size
     table = shape.vocabulary * hidden
     # Gemma's configs rest on their class's own default.

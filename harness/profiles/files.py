@@ -1,16 +1,17 @@
-"""Profiles as they lie in TOML files: GPUs, models, and the step-time fits of their pairs, checked on loading."""
+"""Profiles as they lie in TOML files: GPUs, models, and the step-time fits of their pairs, found and checked."""
 
 from __future__ import annotations
 
 import functools
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from harness.core.errors import UserError
 from harness.core.text import nearest, shown, spelled
+from harness.profiles.figures import Fit, Gpu, Model, Price
+from harness.profiles.linear import lowest_beta_mb
 from harness.profiles.roofline import flops_of_beta
 from harness.profiles.toml_table import Table, read_toml
 from policies.core import StepCosts
@@ -30,94 +31,6 @@ _LONGEST_S = 10.0  # of a step's constants
 ASSUMED_MIXED = "the cost of mixed steps of this pair is assumed, not measured (no published fit)"
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """Measured step-time constants of one pair, with where they come from.
-
-    `flags` repeat what is known to be odd about the fit; `degraded` says why a run on it is worth less;
-    `runs` name the runs that it was fitted to, empty where others measured.
-    """
-
-    basis: Literal["calibrated", "published"]
-    costs: StepCosts
-    mixed_form: Literal["fitted", "additive"]
-    sources: Mapping[str, str]
-    flags: tuple[str, ...]
-    degraded: tuple[str, ...]
-    runs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """A price with the day it was that: an input of `bench profit`, never part of a run."""
-
-    value: float
-    currency: str
-    date: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A model's sizes: parameters, layers, heads, tokens and bytes, as its TOML table names them."""
-
-    name: str
-    parameters: int
-    parameters_per_token: float  # without embeddings
-    embedding_parameters: int
-    vocab_size: int
-    hidden_size: int
-    layers: int
-    query_heads: int
-    kv_heads: int
-    head_size: int
-    dtype_bytes: int
-    moe: bool
-    max_model_len: int
-    weights_bytes: int
-    sources: Mapping[str, str]
-    prices: Mapping[str, Price]
-
-    @property
-    def kv_bytes_per_token(self) -> int:
-        """Bytes that one token holds in the KV cache: keys and values of every layer."""
-        return 2 * self.layers * self.kv_heads * self.head_size * self.dtype_bytes
-
-    @property
-    def weights_read_bytes(self) -> float:
-        """W, the bytes of weights that a step of a dense model reads: all but the embedding's input table."""
-        return (self.parameters_per_token + self.vocab_size * self.hidden_size) * self.dtype_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """A GPU's figures and the fits known on it.
-
-    `flops` is the dense bf16 peak that the roofline uses, FLOP/s: the data sheet's (`dense_bf16_tflops`) or,
-    where no source is sure, the one that a published β_p implies; None where there is neither. A machine
-    without a data sheet (a CPU) has None for every figure, and pairs whose step times were measured.
-    """
-
-    name: str
-    label: str
-    aliases: tuple[str, ...]
-    memory_gb: float | None
-    bandwidth_tb_s: float | None
-    dense_bf16_tflops: float | None
-    flops: float | None
-    attention: str | None
-    attention_efficiency: float | None
-    sources: Mapping[str, str]
-    fits: Mapping[str, Fit]
-    kv_tokens: Mapping[str, int]
-    prices: Mapping[str, Price]
-
-    @property
-    def has_sheet(self) -> bool:
-        """Whether a data sheet's figures are known."""
-        return self.memory_gb is not None
-
-
 def gpu_names() -> tuple[str, ...]:
     """The GPUs that come with the project, sorted."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != MODELS))
@@ -132,33 +45,39 @@ def load_gpu(name: str) -> Gpu:
     """A GPU by name or alias (case, spaces and dashes do not count), or from a file that ends in .toml."""
     if name.endswith(".toml"):
         return _gpu_file(Path(name))
-    names = gpu_names()
-    if (key := _plain(name)) in names:
-        return known_gpu(key)
+    names, plain = gpu_names(), _plain(name)
+    if plain in names:
+        return known_gpu(plain)
     for known in names:
-        if key in map(_plain, known_gpu(known).aliases):
+        if plain in map(_plain, known_gpu(known).aliases):
             return known_gpu(known)
+    if plain == "cpu":
+        raise UserError(
+            "--gpu cpu is real vLLM on this machine's processor: it goes with --engine vllm; simulate a GPU"
+        )
     raise UserError(
-        f"no GPU named {name!r}{nearest(key, names)} Use one of {', '.join(names)} or a profile file (.toml)"
+        f"no GPU named {name!r}{nearest(plain, names)} Use one of {', '.join(names)} or a profile file (.toml)"
     )
 
 
 def load_model(name: str) -> Model:
     """A model by its full id (`Qwen/Qwen3-8B`) or the last part of it, in any case."""
     models = _models()
-    if full := spelled_as(name, models):
-        return models[full]
+    full_name = spelled_as(name, models)
+    if full_name:
+        return models[full_name]
     candidates = (*models, *(full.rpartition("/")[2] for full in models))
     raise UserError(f"no model named {name!r}{nearest(name, candidates)} Use one of {', '.join(models)}")
 
 
 def spelled_as(name: str, models: Iterable[str]) -> str | None:
-    """The one of these models that a name means, by its full id or its last part in any case; None where none is."""
-    said = name.rstrip("/").lower()
-    return next((full for full in models if said in (full.lower(), full.rpartition("/")[2].lower())), None)
+    """The model that a name means, by its full id or its last part in any case; None where it is none of these."""
+    plain = name.rstrip("/").lower()
+    return next((full for full in models if plain in (full.lower(), full.rpartition("/")[2].lower())), None)
 
 
 def _plain(name: str) -> str:
+    """A GPU's name in small letters and digits, its maker left out."""
     return re.sub(r"[^a-z0-9]", "", name.lower()).removeprefix("nvidia").removeprefix("geforce")
 
 
@@ -207,23 +126,12 @@ def known_gpu(name: str) -> Gpu:
 def _gpu_file(path: Path) -> Gpu:
     """The GPU of a profile file, checked; errors name the file as the user wrote it, or by its name alone."""
     root = Table(path.name if path.parent == FOLDER else spelled(path), read_toml(path))
-    fits: dict[str, Fit] = {}
-    kv_tokens: dict[str, int] = {}
-    if root.has("pairs"):
-        pairs = root.table("pairs")
-        for model in pairs.values:
-            pair = pairs.table(model)
-            if pair.has("kv_tokens"):
-                kv_tokens[model] = pair.positive("kv_tokens", int, 1e9)
-            if pair.has("steps") or pair.has("mixed"):
-                fits[model] = _fit(pair)
-            pair.finish()
+    fits, kv_tokens = _pairs(root)
     sheet = _sheet(root, fits) if not fits or any(root.has(key) for key in _SHEET) else {}
     if not sheet:
-        for model in fits:
-            if model not in kv_tokens:
-                key = f'pairs."{model}".kv_tokens'
-                raise UserError(f"{root.where(key)} is missing: without memory_gb the profile must say it")
+        for model in (model for model in fits if model not in kv_tokens):
+            key = f'pairs."{model}".kv_tokens'
+            raise UserError(f"{root.where(key)} is missing: without memory_gb the profile must say it")
     gpu = Gpu(
         name=path.stem,
         label=root.get("label", str),
@@ -238,14 +146,30 @@ def _gpu_file(path: Path) -> Gpu:
     return gpu
 
 
+def _pairs(root: Table) -> tuple[dict[str, Fit], dict[str, int]]:
+    """The fits of the pairs by model, and the KV capacities, tokens, of those that say it."""
+    fits: dict[str, Fit] = {}
+    kv_tokens: dict[str, int] = {}
+    if root.has("pairs"):
+        pairs = root.table("pairs")
+        for model in pairs.values:
+            pair = pairs.table(model)
+            if pair.has("kv_tokens"):
+                kv_tokens[model] = pair.positive("kv_tokens", int, 1e9)
+            if pair.has("steps") or pair.has("mixed"):
+                fits[model] = _fit(pair)
+            pair.finish()
+    return fits, kv_tokens
+
+
 def _prices(table: Table, names: tuple[str, ...]) -> dict[str, Price]:
     """The prices of a profile, each with currency, date and source; empty where it has none."""
     if not table.has("prices"):
         return {}
     prices = table.table("prices")
-    found = {name: _price(prices.table(name)) for name in names if prices.has(name)}
+    known = {name: _price(prices.table(name)) for name in names if prices.has(name)}
     prices.finish()
-    return found
+    return known
 
 
 def _price(table: Table) -> Price:
@@ -305,43 +229,28 @@ def _peak(root: Table, fits: Mapping[str, Fit]) -> tuple[float | None, float | N
 
 
 def _fit(pair: Table) -> Fit:
+    """The fit of a pair: its constants checked, and where they are from."""
     steps, mixed = pair.table("steps"), pair.table("mixed")
     basis, form = steps.get("basis", str), mixed.get("form", str)
     if basis not in ("published", "calibrated"):
         raise UserError(f"{steps.where('basis')} is {shown(basis)}: use published or calibrated")
     if form not in ("fitted", "additive"):
         raise UserError(f"{mixed.where('form')} is {shown(form)}: use fitted or additive")
-    alpha_p, alpha_d = steps.seconds("alpha_p_s", _LONGEST_S), steps.seconds("alpha_d_s", _LONGEST_S)
-    beta_p, beta_d = (steps.seconds(key, _LONGEST_S) for key in ("beta_p_s_per_token", "beta_d_s_per_request"))
-    if alpha_d == 0:
-        raise UserError(f"{steps.where('alpha_d_s')} is 0: α_d = 0 would make θ0 = 1: recalibrate")
-    for key, value in (
-        ("beta_p_s_per_token", beta_p),
-        ("alpha_d_s", alpha_d),
-        ("beta_d_s_per_request", beta_d),
-    ):
-        if value <= 0:
-            raise UserError(f"{steps.where(key)} is {value:g}: it must be above 0: recalibrate")
-    if alpha_p < 0:
-        raise UserError(f"{steps.where('alpha_p_s')} is {alpha_p:g}: it must not be negative: recalibrate")
+    alpha_p, beta_p, alpha_d, beta_d = _line_constants(steps)
     if form == "additive":
         alpha_mb, a, b, c = max(alpha_p, alpha_d), beta_p, beta_d - beta_p, 0.0
-        degraded = [ASSUMED_MIXED]
     else:
         # The publication does not fit α_MB: it defaults to α_p there.
         alpha_mb = mixed.seconds("alpha_mb_s", _LONGEST_S) if mixed.has("alpha_mb_s") else alpha_p
         a, b, c = (mixed.seconds(f"{letter}_s_per_token", _LONGEST_S) for letter in "abc")
-        degraded = []
-    costs = StepCosts(alpha_p, beta_p, alpha_d, beta_d, alpha_mb, a, b, c)
-    # A parabola is lowest at an end of [0, 1] or at its vertex.
-    vertex = min(1.0, max(0.0, -b / (2 * c))) if c else 0.0
-    if alpha_mb < 0 or min(map(costs.beta_mb, (0.0, 1.0, vertex))) <= 0:
+    if alpha_mb < 0 or lowest_beta_mb(a, b, c) <= 0:
         raise UserError(f"{mixed.where('a_s_per_token')}: β_MB(r) must be above 0 for r in [0, 1]: recalibrate")
+    degraded = [ASSUMED_MIXED] if form == "additive" else []
     if mixed.has("degraded"):
         degraded.append(mixed.get("degraded", str))
     fit = Fit(
         basis="published" if basis == "published" else "calibrated",
-        costs=costs,
+        costs=StepCosts(alpha_p, beta_p, alpha_d, beta_d, alpha_mb, a, b, c),
         mixed_form="fitted" if form == "fitted" else "additive",
         sources={"steps": steps.get("source", str), "mixed": mixed.get("source", str)},
         flags=steps.strings("flags") + mixed.strings("flags"),
@@ -351,3 +260,17 @@ def _fit(pair: Table) -> Fit:
     steps.finish()
     mixed.finish()
     return fit
+
+
+def _line_constants(steps: Table) -> tuple[float, float, float, float]:
+    """α_p, β_p, α_d, β_d of steps that only prefill and of those that only decode: s, s/token, s, s/request."""
+    alpha_p, alpha_d = steps.seconds("alpha_p_s", _LONGEST_S), steps.seconds("alpha_d_s", _LONGEST_S)
+    beta_p, beta_d = (steps.seconds(key, _LONGEST_S) for key in ("beta_p_s_per_token", "beta_d_s_per_request"))
+    if alpha_d == 0:
+        raise UserError(f"{steps.where('alpha_d_s')} is 0: α_d = 0 would make θ0 = 1: recalibrate")
+    for key, value in (("beta_p_s_per_token", beta_p), ("alpha_d_s", alpha_d), ("beta_d_s_per_request", beta_d)):
+        if value <= 0:
+            raise UserError(f"{steps.where(key)} is {value:g}: it must be above 0: recalibrate")
+    if alpha_p < 0:
+        raise UserError(f"{steps.where('alpha_p_s')} is {alpha_p:g}: it must not be negative: recalibrate")
+    return alpha_p, beta_p, alpha_d, beta_d

@@ -67,3 +67,9 @@ class Linear:
     def parameters(self) -> dict[str, float]:
         """The eight constants of the fit, s, s/token and s/request."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "source"}
+
+
+def lowest_beta_mb(a_s: float, b_s: float, c_s: float) -> float:
+    """The least of β_MB(r) = a + b·r + c·r² over r in [0, 1], s/token: a parabola is lowest at an end or its vertex."""
+    vertex = min(1.0, max(0.0, -b_s / (2 * c_s))) if c_s else 0.0
+    return min(a_s + r * (b_s + r * c_s) for r in (0.0, 1.0, vertex))

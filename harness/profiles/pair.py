@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from harness.core.errors import UserError
 from harness.core.text import nearest
 from harness.profiles.cost import CostModel
 from harness.profiles.derived import prefill_line, step_costs
-from harness.profiles.files import Fit, Gpu, Model, gpu_names, known_gpu, load_gpu, load_model, model_names, spelled_as
-from harness.profiles.kernels.build import Host, build, find_kernels
+from harness.profiles.figures import Fit, Gpu, Model
+from harness.profiles.files import gpu_names, known_gpu, load_gpu, load_model, model_names, spelled_as
+from harness.profiles.kernels.build import build, find_kernels, law_status
+from harness.profiles.kernels.folder import from_folder
+from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.kernels.package import NoSuchTimesError
 from harness.profiles.kernels.shape import Shape
+from harness.profiles.kernels.systems import SYSTEMS
 from harness.profiles.linear import Linear
-from harness.profiles.models import all_model_names, canonical_model, find_model
+from harness.profiles.memory import BLOCK, MEMORY_USED, OTHER_BYTES, how_many, kv_bytes, kv_capacity, why_not_over
+from harness.profiles.models import all_model_names, canonical_model, find_model, read_model
 from harness.profiles.roofline import Roofline, derive
 from policies.core import StepCosts
 
-__all__ = ["Gpu", "Model", "Pair", "gpu_names", "load_gpu", "load_model", "load_pair", "model_name", "model_names"]
-
-BLOCK = 16  # tokens a KV block
-MEMORY_USED = 0.9  # of a GPU's memory, vLLM's gpu_memory_utilization
-OTHER_BYTES = 3.5e9  # activations, CUDA graphs and the rest
+__all__ = [
+    "Gpu",
+    "Model",
+    "Pair",
+    "gpu_names",
+    "load_gpu",
+    "load_model",
+    "load_pair",
+    "model_name",
+    "model_names",
+    "model_on",
+]
 
 Basis = Literal["calibrated", "published", "derived"]
 KINDS = ("auto", "linear", "roofline", "kernels")
@@ -32,8 +46,6 @@ HOST = Host()
 MIXTURE = (
     "experts were measured with invented routing (power law): a mixture of experts is less sure than a dense model"
 )
-# That share a model: a node has no more.
-MOST_GPUS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +88,10 @@ class Pair:
     def policy_notes(self, kind: str = "auto") -> tuple[str, ...]:
         """What to know about the constants that policies get; empty where there is nothing to say."""
         chosen = self.chosen(kind)
-        if (chosen != "kernels" and self.fit) or self._refusal("kernels" if chosen == "kernels" else "roofline"):
+        told = kind if ":" in kind else chosen
+        if (chosen != "kernels" and self.fit) or self.refusal(told if chosen == "kernels" else "roofline"):
             return ()
-        line = prefill_line(self._kernels(HOST) if chosen == "kernels" else self._roofline())
+        line = prefill_line(self._kernels(HOST, kind) if chosen == "kernels" else self._roofline(HOST))
         if line.free_alpha_s > 0:
             return ()
         return (
@@ -87,25 +100,33 @@ class Pair:
         )
 
     def chosen(self, kind: str = "auto") -> str:
-        """The cost model that a kind means: `auto` is linear where the pair was measured, else roofline."""
+        """The cost model that a kind means: `auto` is linear where the pair was measured, else roofline.
+
+        `kernels:PATH` names tables of one's own.
+        """
+        name, _, path = kind.partition(":")
+        if path and name == "kernels":
+            return name
         if kind not in KINDS:
             raise UserError(f"no cost model named {kind!r}{nearest(kind, KINDS)} Use one of {', '.join(KINDS)}")
         return kind if kind != "auto" else "linear" if self.fit else "roofline"
 
     def cost(self, kind: str = "auto", host: Host = HOST) -> CostModel:
-        """The step-cost model of a kind; `host` is the host's time, which kernels alone take.
+        """The step-cost model of a kind; `host` is the host's time, which linear has within its constants.
 
         The model's own `source` says how it is known: roofline is `derived` also on a measured pair. Linear
         is refused on a derived pair (a fit to the roofline has the roofline's errors and its own on top),
         roofline on a mixture of experts, kernels where the tables lack one. Raises UserError.
         """
         chosen = self.chosen(kind)
-        if refusal := self._refusal(chosen):
+        if refusal := self.refusal(kind if ":" in kind else chosen):
             raise UserError(refusal)
         if chosen == "linear":
+            if host != HOST:
+                raise UserError(f"{self.label}: --host: linear step costs have the host's time within: leave it out")
             assert self.fit is not None
             return Linear.of(self.fit.costs, self.fit.basis)
-        return self._kernels(host) if chosen == "kernels" else self._roofline()
+        return self._kernels(host, kind) if chosen == "kernels" else self._roofline(host)
 
     def policy_constants(
         self, mu_l: float, mu_o: float, token_budget: int, kind: str = "auto", host: Host = HOST
@@ -114,20 +135,21 @@ class Pair:
 
         `mu_l`, `mu_o` mean prompt and output, tokens; `token_budget` B, tokens a step. Raises UserError.
         """
-        if self.chosen(kind) == "kernels":
-            if refusal := self._refusal("kernels"):
-                raise UserError(refusal)
-            return step_costs(self._kernels(host), mu_l, mu_o, token_budget, self.label)
-        if self.fit:
+        chosen = self.chosen(kind)
+        if chosen != "kernels" and self.fit:
             return self.fit.costs
-        if refusal := self._refusal("roofline"):
+        if refusal := self.refusal(kind if ":" in kind else chosen):
             raise UserError(refusal)
-        return step_costs(self._roofline(), mu_l, mu_o, token_budget, self.label)
+        if chosen == "kernels":
+            return step_costs(self._kernels(host, kind), mu_l, mu_o, token_budget, self.label)
+        return step_costs(self._roofline(host), mu_l, mu_o, token_budget, self.label)
 
     def describe(self, kind: str = "auto") -> str:
         """One line for people: the pair, how its costs are known, and which model tells them."""
         if kind == "kernels":
             return f"{self.label}: kernel times measured by NVIDIA, composed to steps (kernels)"
+        if kind.startswith("kernels:"):
+            return f"{self.label}: kernel times of {kind.partition(':')[2]}, composed to steps (kernels)"
         if self.fit and kind != "roofline":
             return f"{self.label}: {self.basis} step times (linear)"
         if self.model is not None and self.model.moe:
@@ -144,8 +166,8 @@ class Pair:
             if f.name not in ("fits", "kv_tokens", "prices")
         }
         # Prices are no part of what a run rests on.
-        told = [f.name for f in dataclasses.fields(Model) if f.name != "prices"]
-        figures = self.model and {name: getattr(self.model, name) for name in told}
+        names = [field.name for field in dataclasses.fields(Model) if field.name != "prices"]
+        figures = self.model and {name: getattr(self.model, name) for name in names}
         model = figures and figures | {"sources": dict(figures["sources"])}
         return {
             "gpu": {**gpu, "aliases": list(self.gpu.aliases), "sources": dict(self.gpu.sources)},
@@ -169,7 +191,7 @@ class Pair:
             "description": self.describe(),
         }
 
-    def _refusal(self, kind: str) -> str | None:
+    def refusal(self, kind: str) -> str | None:
         """Why this model cannot be had for this pair, in one line that says what to do; None where it can."""
         moe = self.model is not None and self.model.moe
         if kind == "linear":
@@ -177,8 +199,8 @@ class Pair:
                 return None
             why = "no measured step times, so no linear cost model"
             remedy = "" if moe else "use roofline, or "
-        elif kind == "kernels":
-            return self._no_kernels()
+        elif kind.partition(":")[0] == "kernels":
+            return self._no_kernels(own_tables(kind))
         elif self.shape is not None and self.shape.weights != "bfloat16":
             return f"{self.label}: the roofline is that of bf16 weights, these are {self.shape.weights}: use kernels"
         elif moe:
@@ -199,10 +221,17 @@ class Pair:
             remedy = f"take a GPU that has them ({', '.join(others)}), or "
         return f"{self.label}: {why}: {remedy}add them to a profile file (docs/adding-a-gpu.md)"
 
-    def _no_kernels(self) -> str | None:
-        """Why there are no kernel times of this pair, None where there are."""
+    @property
+    def mixed_call(self) -> str:
+        """How the cost of decodes beside prompts is known where kernels price the pair."""
+        return law_status(SYSTEMS[self.gpu.name], str(self.gpu.attention))
+
+    def _no_kernels(self, own: Path | None) -> str | None:
+        """Why there are no kernel times of this pair, None where there are; `own` are tables of the user's."""
         if self.shape is None:
             return f"{self.label}: kernels are looked up by a model's config.json: name it with --model"
+        if own is not None and own.is_dir():
+            return None
         if not self.gpu.has_sheet:
             return f"{self.label}: the profile has no figures of the GPU, so no kernels: use linear"
         try:
@@ -211,17 +240,19 @@ class Pair:
             return f"{self.label}: {error}"
         return None
 
-    def _kernels(self, host: Host) -> Kernels:
-        gpu, shape = self.gpu, self.shape
+    def _kernels(self, host: Host, kind: str = "kernels") -> Kernels:
+        gpu, shape, own = self.gpu, self.shape, own_tables(kind)
         # What `_no_kernels` has looked at.
         assert shape is not None
+        if own is not None and own.is_dir():
+            return from_folder(own, shape.layers, host)
         assert gpu.bandwidth_tb_s is not None
         assert gpu.attention is not None
-        return build(gpu.name, shape, self.tp, gpu.bandwidth_tb_s * 1e12, gpu.attention, host)
+        return build(gpu.name, shape, self.tp, gpu.bandwidth_tb_s * 1e12, gpu.attention, host, own)
 
-    def _roofline(self) -> Roofline:
+    def _roofline(self, host: Host) -> Roofline:
         gpu, model = self.gpu, self.model
-        # What `_refusal` has looked at.
+        # What `refusal` has looked at.
         assert model is not None
         assert gpu.flops is not None
         assert gpu.bandwidth_tb_s is not None
@@ -239,32 +270,35 @@ class Pair:
             query_heads=model.query_heads // self.tp,
             kv_heads=max(1, model.kv_heads // self.tp),
             head_size=model.head_size,
+            host_s=host.step_s,
+            decode_s=host.decode_s,
         )
 
 
-def kv_bytes(model: Model, tp: int) -> int:
-    """Bytes that a token holds in the KV cache of one of `tp` GPUs: a KV head is never split."""
-    return model.kv_bytes_per_token * max(1, model.kv_heads // tp) // model.kv_heads
+def own_tables(kind: str) -> Path | None:
+    """The tables that `kernels:PATH` names: a folder of measured layers, or a file of measured attention calls."""
+    path = kind.partition(":")[2]
+    return Path(path) if path else None
 
 
-def load_pair(gpu: str, model: str, tp: int = 1) -> Pair:
+def load_pair(gpu: str, model: str, tp: int = 1, config: Mapping[str, Any] | None = None) -> Pair:
     """The pair of a GPU (name, alias or profile file) and a model, on `tp` GPUs that share it.
 
-    A model is named by its full id or the last part of it, by a config.json, or by an id on the Hugging Face hub.
-    Raises UserError for unknown names, faulty profiles, a model that so many GPUs cannot share or that does not fit
-    their memory; WorkloadError where the hub has to be asked and does not answer.
+    A model is one of the project's (its full id or the last part of it) or of the GPU's measured pairs, or has its
+    `config` beside its name. Raises UserError for unknown names, faulty profiles, a model that so many GPUs cannot
+    share or that does not fit their memory.
     """
     the_gpu = load_gpu(gpu)
-    name = _model_on(the_gpu, model)
-    known = name not in the_gpu.fits or name in all_model_names()
-    the_model, shape = find_model(name) if known else (None, None)
-    if tp > 1 and (why := _why_not_over(tp, the_model, shape)):
+    name = model if config else _model_on(the_gpu, model)
+    known = config or name not in the_gpu.fits or name in all_model_names()
+    the_model, shape = find_model(name, config) if known else (None, None)
+    if tp > 1 and (why := why_not_over(tp, the_model, shape)):
         raise UserError(f"{the_gpu.name} / {name}: --tp {tp}: {why}")
-    said = the_gpu.kv_tokens.get(name) if tp == 1 else None
-    if said is not None:
-        pair = Pair(the_gpu, name, the_model, said // BLOCK * BLOCK, shape)
+    kv_tokens = the_gpu.kv_tokens.get(name) if tp == 1 else None
+    if kv_tokens is not None:
+        pair = Pair(the_gpu, name, the_model, kv_tokens // BLOCK * BLOCK, shape)
         if pair.kv_tokens == 0:
-            raise UserError(f"{pair.label}: kv_tokens is {said} in the profile: a cache holds at least {BLOCK}")
+            raise UserError(f"{pair.label}: kv_tokens is {kv_tokens} in the profile: a cache holds at least {BLOCK}")
         return pair
     if name in the_gpu.fits and (the_gpu.memory_gb is None or the_model is None):
         raise UserError(
@@ -282,37 +316,21 @@ def load_pair(gpu: str, model: str, tp: int = 1) -> Pair:
         raise UserError(
             f"{pair.label}: the model does not fit: {weights / 1e9:.1f} GB of weights and "
             f"{OTHER_BYTES / 1e9:g} GB besides leave no KV cache in {MEMORY_USED * the_gpu.memory_gb:.1f} GB "
-            f"({MEMORY_USED:g} of {the_gpu.memory_gb:g} GB): {_how_many(the_gpu, the_model, shape, tp)}"
+            f"({MEMORY_USED:g} of {the_gpu.memory_gb:g} GB): {how_many(the_gpu, the_model, shape, tp)}"
         )
     return pair
 
 
-def kv_capacity(gpu: Gpu, model: Model, tp: int) -> int:
-    """The KV cache that the memory of `tp` GPUs leaves, tokens in whole blocks; 0 where the model does not fit."""
-    assert gpu.memory_gb is not None
-    free = MEMORY_USED * gpu.memory_gb * 1e9 - model.weights_bytes / tp - OTHER_BYTES
-    return max(0, int(free // kv_bytes(model, tp))) // BLOCK * BLOCK
-
-
-def _why_not_over(tp: int, model: Model | None, shape: Shape | None) -> str | None:
-    if tp > MOST_GPUS:
-        return f"{MOST_GPUS} GPUs are the most that a node has"
-    if shape is not None:
-        return shape.why_not_over(tp)
-    return "no config.json of this model is known" if model is None or model.query_heads % tp else None
-
-
-def _how_many(gpu: Gpu, model: Model, shape: Shape | None, tp: int) -> str:
-    """What to do about a model that does not fit."""
-    for more in range(tp + 1, MOST_GPUS + 1):
-        if _why_not_over(more, model, shape) is None and kv_capacity(gpu, model, more):
-            return f"{more} of these GPUs hold it (--tp {more}), or use a larger GPU or a smaller model"
-    return "use a larger GPU or a smaller model"
-
-
 def model_name(gpu: str, model: str) -> str:
-    """A model's full name on a GPU: of the project's models, or of the GPU's measured pairs. Raises UserError."""
+    """A model's full name on a GPU: of the project's models, or of the GPU's measured pairs; any other as it is."""
     return _model_on(load_gpu(gpu), model)
+
+
+def model_on(gpu: str, model: str) -> tuple[str, dict[str, Any]]:
+    """The same, with the keys of a config.json where the model is neither: read from a path or from the hub."""
+    the_gpu = load_gpu(gpu)
+    name = _model_on(the_gpu, model)
+    return (name, {}) if name in the_gpu.fits else read_model(name)
 
 
 def _model_on(gpu: Gpu, model: str) -> str:

@@ -107,6 +107,8 @@ def derive(
     query_heads: int,
     kv_heads: int,
     head_size: int,
+    host_s: float = HOST_S,
+    decode_s: float = DECODE_S,
 ) -> Roofline:
     """The model of a GPU (`bandwidth` B/s, `flops` dense bf16 FLOP/s) and a dense model.
 
@@ -127,6 +129,8 @@ def derive(
         kappa_s=kappa_s,
         xi_s=xi_s,
         q_s=4 * query_heads * head_size * layers / attention_flops,
+        host_s=host_s,
+        decode_s=decode_s,
     )
 
 

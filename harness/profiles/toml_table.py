@@ -28,9 +28,9 @@ _NAMES = {str: "a string", int: "a whole number", float: "a number", bool: "true
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a file; raises UserError where it cannot be read or is not TOML."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
         # A pipe would be waited for.
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST_FILE:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_FILE:
             raise UserError(f"{spelled(path)}: cannot be read: name a regular file of at most 1 MiB")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -10,8 +10,7 @@ import numpy as np
 from harness.core.errors import USER_ERRORS
 from harness.core.runspec import RunSpec
 from harness.measure.columns import MISSING, Requests, integers
-from harness.measure.statistics import Ints
-from harness.published.tables import Tables
+from harness.published.tables import RunTables
 from harness.runs.run import Run
 from policies.catalog import canonical_policy, read_policy
 from policies.offline.catalog import canonical_offline
@@ -23,27 +22,27 @@ HOLDING = ("simulated", "emulated", "vllm")
 REMEDY = "take it from a copy, or run again"
 
 
-def beyond(run: Run, tables: Tables) -> str | None:
+def outside_spec(run: Run, tables: RunTables) -> str | None:
     """One line on the first thing in which the tables or the names do not keep to the spec, None where all do."""
-    return next((f"{why}: {REMEDY}" for why in _beyond(run, tables)), None)
+    return next((f"{why}: {REMEDY}" for why in _outside_spec(run, tables)), None)
 
 
-def _beyond(run: Run, tables: Tables) -> Iterator[str]:
+def _outside_spec(run: Run, tables: RunTables) -> Iterator[str]:
     spec = run.spec
-    yield from _names(spec)
+    yield from _unknown_names(spec)
     planned = run.manifest["planned"].get("requests")
     # Sending that ends by the clock, or by the user, plans what it sent.
     whole = spec.max_duration_s is None and run.status == "complete"
     if planned is not None and (planned != spec.requests if whole else planned > spec.requests):
         yield f"planned.requests is {planned:,}, the spec has {spec.requests:,}"
-    limit = _concurrency(spec.arrival)
+    limit = _most_in_flight(spec.arrival)
     if limit is not None and (peak := peak_in_flight(tables.measured.requests)) > limit:
         yield f"{peak:,} requests were in flight at once, {spec.arrival} allows {limit:,}"
     if tables.steps is not None and spec.engine in HOLDING:
-        yield from _steps(tables.steps, spec)
+        yield from _overfull_steps(tables.steps, spec)
 
 
-def _names(spec: RunSpec) -> Iterator[str]:
+def _unknown_names(spec: RunSpec) -> Iterator[str]:
     """Names that bench itself could not have been given; at an endpoint the policy is a label."""
     try:
         if spec.engine != "endpoint":
@@ -54,7 +53,7 @@ def _names(spec: RunSpec) -> Iterator[str]:
         yield f"the spec names what bench does not know ({str(error)[:160]})"
 
 
-def _concurrency(arrival: str) -> int | None:
+def _most_in_flight(arrival: str) -> int | None:
     """Requests in flight at most; None in an open loop."""
     try:
         match parse_arrival(arrival):
@@ -69,24 +68,21 @@ def _concurrency(arrival: str) -> int | None:
 
 def peak_in_flight(requests: Requests) -> int:
     """The most requests at once between sent and done; one that never ended counts for none."""
-    known = (requests.sent != MISSING) & (requests.done > requests.sent)
-    start, end = np.sort(requests.sent[known]), np.sort(requests.done[known])
+    ended = (requests.sent != MISSING) & (requests.done > requests.sent)
+    start, end = np.sort(requests.sent[ended]), np.sort(requests.done[ended])
     # Those that have begun by each start, less those that have ended by then.
     return int((np.arange(1, len(start) + 1) - np.searchsorted(end, start, side="right")).max(initial=0))
 
 
-def _steps(steps: Any, spec: RunSpec) -> Iterator[str]:
-    for words, counts, most in (
-        ("requests held a slot", _column(steps, "running"), spec.slots),
-        (
-            "tokens were computed",
-            _column(steps, "prefill_tokens") + _column(steps, "decode_requests"),
-            spec.token_budget,
-        ),
+def _overfull_steps(steps: Any, spec: RunSpec) -> Iterator[str]:
+    """Where a step held more requests, or computed more tokens, than the spec allows."""
+    running, prefill, decode = (
+        integers(steps.column(name)) for name in ("running", "prefill_tokens", "decode_requests")
+    )
+    for words, counts, allowed in (
+        ("requests held a slot", running, spec.slots),
+        ("tokens were computed", prefill + decode, spec.token_budget),
     ):
-        if (found := int(counts.max(initial=0))) > most:
-            yield f"{found:,} {words} in one step, the spec allows {most:,}"
-
-
-def _column(steps: Any, name: str) -> Ints:
-    return integers(steps.column(name))
+        most = int(counts.max(initial=0))
+        if most > allowed:
+            yield f"{most:,} {words} in one step, the spec allows {allowed:,}"

@@ -16,27 +16,25 @@ import orjson
 REMEMBERED = 64
 
 
-class Keep:
+class JsonCache:
     """A directory of JSON files for one version of the code (`code`, a digest); what is not there is made again.
 
-    Where the directory cannot be written, what was made stays in memory and `why_not` says why.
+    Where the directory cannot be written, what was made stays in memory and `write_error` says why.
     """
 
-    def __init__(self, root: Path, code: str = "") -> None:
+    def __init__(self, parent: Path, code: str = "") -> None:
         self.code = code
-        self.parent = root
-        self.root = root / f"code-{code}"
-        self.why_not: str | None = None
+        self.parent = parent
+        self.root = parent / f"code-{code}"
+        self.write_error: str | None = None
         self._used: set[str] = set()
         self._recent: OrderedDict[str, Any] = OrderedDict()
         self._unwritten: dict[str, Any] = {}
 
-    def made(self, key: str, make: Callable[[], Any]) -> Any:
+    def get_or_make(self, key: str, make: Callable[[], Any]) -> Any:
         """The value kept under `key` (hex), or the value that `make` gives, which is then kept; not to be changed."""
-        found, value = self.known(key)
-        if found:
-            return value
-        return self.put(key, make())
+        is_kept, value = self.look_up(key)
+        return value if is_kept else self.put(key, make())
 
     def put(self, key: str, value: Any) -> Any:
         """Keeps a value under `key`; the value as JSON reads it, so that a first build and a later one see the same."""
@@ -47,12 +45,12 @@ class Keep:
             self._unwritten[key] = value
         return self._remember(key, value)
 
-    def known(self, key: str) -> tuple[bool, Any]:
+    def look_up(self, key: str) -> tuple[bool, Any]:
         """Whether a value is kept under `key`, and the value."""
         self._used.add(key)
-        for there in (self._recent, self._unwritten):
-            if key in there:
-                return True, there[key]
+        for in_memory in (self._recent, self._unwritten):
+            if key in in_memory:
+                return True, in_memory[key]
         with contextlib.suppress(OSError, orjson.JSONDecodeError):
             return True, self._remember(key, orjson.loads(self._path(key).read_bytes()))
         return False, None
@@ -83,6 +81,6 @@ class Keep:
             part.write_bytes(data)
             part.replace(path)
         except OSError as error:
-            self.why_not = f"{self.parent}: {error.strerror or error}"
+            self.write_error = f"{self.parent}: {error.strerror or error}"
             return False
         return True

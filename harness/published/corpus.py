@@ -10,50 +10,52 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import UserError
-from harness.published.cache import Keep
-from harness.published.detail import seen
+from harness.core.text import one_line
+from harness.published.cache import JsonCache
+from harness.published.detail import examine
 from harness.runs.run import Run, is_partial, load_run
 from harness.runs.schema import KIND_OF
+from harness.runs.step_log import ENGINE_LOG
 
 # What is larger belongs elsewhere and would make every checkout slow: a run's files together, and its small ones.
 LARGEST_BYTES = 64 * 2**20
 LARGEST_JSON = 2**20
 LONGEST_NAME = 200
-FILES = ("run.json", "summary.json", "requests.parquet", "steps.parquet", "engine.log")
+FILES = ("run.json", "summary.json", "requests.parquet", "steps.parquet", ENGINE_LOG)
 UNFINISHED = "did not finish: `bench recover` it first"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PublishedRun:
     """A run on the site: `id` is short, stable and part of its links; `where` is its path under results/.
 
-    `digest` is of the bytes of all its files.
+    `digest` is of the bytes of all its files; `cache` keeps what its tables give.
     """
 
     id: str
     where: str
     run: Run
     digest: str
-    keep: Keep
+    cache: JsonCache
 
     @property
     def detail(self) -> dict[str, Any]:
-        """What the tables give (`seen`), computed once; UserError where they are damaged."""
-        found: dict[str, Any] = self._kept["detail"]
-        return found
+        """What a page shows of the tables (`detail_of`), computed once; UserError where they are damaged."""
+        detail: dict[str, Any] = self._examined["detail"]
+        return detail
 
     @property
-    def differs(self) -> str | None:
+    def difference(self) -> str | None:
         """How verdict or summary differ from what the tables give, None where they do not."""
-        found: str | None = self._kept["differs"]
-        return found
+        difference: str | None = self._examined["difference"]
+        return difference
 
     @property
-    def _kept(self) -> dict[str, Any]:
-        return dict(self.keep.made(self.digest, lambda: seen(self.run)))
+    def _examined(self) -> dict[str, Any]:
+        return dict(self.cache.get_or_make(self.digest, lambda: examine(self.run)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Problem:
     """A directory that is left out, and why, in one line that any terminal can show."""
 
@@ -70,38 +72,52 @@ class Problem:
 class Corpus:
     """The runs in the order of their paths, and what was left out."""
 
-    entries: tuple[Entry, ...]
+    runs: tuple[PublishedRun, ...]
     problems: tuple[Problem, ...]
 
 
-def collect(results: Path, keep: Keep, ahead: Callable[[Sequence[Entry]], None] | None = None) -> Corpus:
+def collect(
+    results: Path, cache: JsonCache, compute_ahead: Callable[[Sequence[PublishedRun]], None] | None = None
+) -> Corpus:
     """Reads every run under `results`; a broken or hostile one becomes a Problem and hides no other.
 
-    `ahead` may compute the details of many before they are looked at one by one. UserError where there is no such
-    directory.
+    `compute_ahead` may compute the details of many before they are looked at one by one. UserError where there is no
+    such directory.
     """
-    found, problems = scan(results)
-    entries: list[Entry] = []
-    for path in found:
+    paths, unnamed = scan(results)
+    loaded, unreadable = load_all(paths, results, cache)
+    if compute_ahead is not None:
+        compute_ahead(loaded)
+    sound, doubtful = _as_their_tables(loaded, results)
+    runs, duplicates = without_duplicates(sound)
+    return Corpus(tuple(runs), tuple(sorted([*unnamed, *unreadable, *doubtful, *duplicates])))
+
+
+def load_all(paths: Sequence[Path], results: Path, cache: JsonCache) -> tuple[list[PublishedRun], list[Problem]]:
+    """The runs in these directories, and what is wrong with those that cannot be read."""
+    runs, problems = [], []
+    for path in paths:
         where = path.relative_to(results).as_posix()
         try:
-            entries.append(Entry(id_of(where), where, load(path), digest_of(path), keep))
+            runs.append(PublishedRun(id_of(where), where, load(path), digest_of(path), cache))
         except Exception as error:
-            problems.append(Problem(where, shown(error, results)))
-    if ahead is not None:
-        ahead(entries)
-    sound: list[Entry] = []
-    for entry in entries:
+            problems.append(Problem(where, error_line(error, results)))
+    return runs, problems
+
+
+def _as_their_tables(runs: Sequence[PublishedRun], results: Path) -> tuple[list[PublishedRun], list[Problem]]:
+    """The runs whose verdict and summary are what their tables give, and why the others are not."""
+    sound, problems = [], []
+    for published in runs:
         try:
-            why = entry.differs
+            why = published.difference
         except Exception as error:
-            why = shown(error, results)
+            why = error_line(error, results)
         if why is None:
-            sound.append(entry)
+            sound.append(published)
         else:
-            problems.append(Problem(entry.where, why))
-    sound, copies = without_copies(sound)
-    return Corpus(tuple(sound), tuple(sorted(problems + copies, key=lambda one: (one.where, one.why))))
+            problems.append(Problem(published.where, why))
+    return sound, problems
 
 
 def scan(results: Path) -> tuple[list[Path], list[Problem]]:
@@ -119,37 +135,37 @@ def scan(results: Path) -> tuple[list[Path], list[Problem]]:
 
     for directory, below, files in os.walk(results, onerror=unreadable):
         below.sort()
-        here = Path(directory)
-        where = here.relative_to(results).as_posix()
+        folder = Path(directory)
+        where = folder.relative_to(results).as_posix()
         if printable(where) != where:
             # Below it nothing can be named either.
             below.clear()
             problems.append(Problem(where, "a name that cannot be shown: rename it"))
             continue
         problems += [
-            Problem((here / name).relative_to(results).as_posix(), "a link: only a run's own files can be published")
+            Problem((folder / name).relative_to(results).as_posix(), "a link: only a run's own files can be published")
             for name in below
-            if (here / name).is_symlink()
+            if (folder / name).is_symlink()
         ]
-        if "run.json" in files or is_partial(here):
+        if "run.json" in files or is_partial(folder):
             below.clear()
-            if is_partial(here):
+            if is_partial(folder):
                 problems.append(Problem(where, UNFINISHED))
             else:
-                runs.append(here)
+                runs.append(folder)
     return runs, problems
 
 
 def load(path: Path) -> Run:
     """The run in a directory whose files may be published; UserError otherwise."""
     total = 0
-    for one in sorted(os.scandir(path), key=lambda one: one.name):
-        if one.is_symlink() or not one.is_file(follow_symlinks=False):
-            raise UserError(f"{path}/{one.name}: no plain file: only a run's own files can be published")
-        size = one.stat(follow_symlinks=False).st_size
-        if one.name.endswith(".json") and size > LARGEST_JSON:
+    for file in sorted(os.scandir(path), key=lambda file: file.name):
+        if file.is_symlink() or not file.is_file(follow_symlinks=False):
+            raise UserError(f"{path}/{file.name}: no plain file: only a run's own files can be published")
+        size = file.stat(follow_symlinks=False).st_size
+        if file.name.endswith(".json") and size > LARGEST_JSON:
             raise UserError(
-                f"{path}/{one.name}: {size / 2**20:,.1f} MiB, at most {LARGEST_JSON >> 20} can be published"
+                f"{path}/{file.name}: {size / 2**20:,.1f} MiB, at most {LARGEST_JSON >> 20} can be published"
             )
         total += size
     if total > LARGEST_BYTES:
@@ -187,8 +203,8 @@ def _refuse_names(run: Run) -> None:
                 f"{run.path}/run.json: spec.{name} has {len(value)} letters, at most {LONGEST_NAME} can be shown"
             )
     for check in run.manifest.get("verdict", {}).get("checks", ()):
-        told = isinstance(check.get("why"), str) or {"value", "degraded_at", "invalid_at"} <= check.keys()
-        if not (told and all(isinstance(check.get(name), str) for name in ("label", "unit", "level"))):
+        has_outcome = isinstance(check.get("why"), str) or {"value", "degraded_at", "invalid_at"} <= check.keys()
+        if not (has_outcome and all(isinstance(check.get(name), str) for name in ("label", "unit", "level"))):
             raise UserError(f"{run.path}/run.json: a check of the verdict is not whole: `bench recover` makes it again")
 
 
@@ -208,7 +224,7 @@ def id_of(where: str) -> str:
     return hashlib.sha256(where.encode()).hexdigest()[:10]
 
 
-def shown(error: Exception, results: Path) -> str:
+def error_line(error: Exception, results: Path) -> str:
     """An error's line with paths as they are under results/: the same on every machine.
 
     What no user error foresaw is a fault of the run's files, too: it stops no build.
@@ -221,33 +237,34 @@ def shown(error: Exception, results: Path) -> str:
 
 def printable(text: str) -> str:
     """The text with all that is not printable escaped, as are marks of a command to a CI runner."""
-    shown = "".join(one if one.isprintable() else _escaped(one) for one in text).replace("##[", "#\\x23[")
-    return shown.replace("::", "\\x3a:", 1) if shown.lstrip().startswith("::") else shown
+    line = one_line(text, _escaped).replace("##[", "#\\x23[")
+    return line.replace("::", "\\x3a:", 1) if line.lstrip().startswith("::") else line
 
 
 def _escaped(letter: str) -> str:
+    """A letter as the code of its byte or bytes."""
     code = ord(letter)
     # A byte of a name that is no UTF-8 stands for itself.
     code = code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else code
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def without_copies(entries: Sequence[Entry]) -> tuple[list[Entry], list[Problem]]:
+def without_duplicates(runs: Sequence[PublishedRun]) -> tuple[list[PublishedRun], list[Problem]]:
     """A run that lies there twice is shown once: same spec, same start, same kind. So is one whose id is another's."""
-    seen: dict[tuple[str, str, str], str] = {}
-    ids: dict[str, str] = {}
-    kept: list[Entry] = []
-    copies: list[Problem] = []
-    for entry in entries:
-        manifest = entry.run.manifest
-        key = (manifest["digest"], str(manifest.get("started_utc")), entry.run.kind)
-        if key in seen and entry.run.kind != "reported":
-            copies.append(Problem(entry.where, f"the same run as {seen[key]}: shown once"))
-        elif entry.id in ids:
-            copies.append(
-                Problem(entry.where, f"its link would be that of {ids[entry.id]}: rename a directory above it")
+    by_start: dict[tuple[str, str, str], str] = {}
+    by_id: dict[str, str] = {}
+    kept: list[PublishedRun] = []
+    problems: list[Problem] = []
+    for published in runs:
+        run, where = published.run, published.where
+        start = (run.manifest["digest"], str(run.manifest.get("started_utc")), run.kind)
+        if start in by_start and run.kind != "reported":
+            problems.append(Problem(where, f"the same run as {by_start[start]}: shown once"))
+        elif published.id in by_id:
+            problems.append(
+                Problem(where, f"its link would be that of {by_id[published.id]}: rename a directory above it")
             )
         else:
-            seen[key] = ids[entry.id] = entry.where
-            kept.append(entry)
-    return kept, copies
+            by_start[start] = by_id[published.id] = where
+            kept.append(published)
+    return kept, problems

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.measure.columns import MISSING, NANOSECONDS, Requests
-from harness.measure.fairness import dot, fairness
+from harness.measure.columns import MISSING, NANOSECONDS, Ints, Requests
+from harness.measure.fairness import NOTHING, Fairness, dot, fairness
 from harness.measure.measured import is_closed_loop, span
 from harness.measure.statistics import weighted_percentile
-from harness.published.tables import Tables
-from harness.published.verify import differs
+from harness.published.tables import RunTables
+from harness.published.verify import first_difference
 from harness.runs.run import Run
 
 # Points of a distribution curve: every half percent, and finer at the end that people look at.
@@ -24,18 +26,18 @@ CURVES = ("ttft_s", "tpot_s", "itl_s", "e2el_s")
 GAPS = (0, 10, 25, 50, 75, 100, 150, 200, 300, 400, 600, 800, 1000, 1500, 2000)
 
 
-def seen(run: Run) -> dict[str, Any]:
-    """All that a build needs of a run's tables: its `detail`, and how its summary `differs` from them.
+def examine(run: Run) -> dict[str, Any]:
+    """All that a build needs of a run's tables: its `detail`, and the first `difference` of its summary from them.
 
     A reported run has no tables and gives neither. UserError where a table is damaged.
     """
     if run.kind == "reported":
-        return {"detail": {"curves": {}, "course": None, "sums": None, "marks": []}, "differs": None}
-    tables = Tables.of(run)
-    return {"detail": detail_of(run, tables), "differs": differs(run, tables)}
+        return {"detail": {"curves": {}, "course": None, "sums": None, "marks": []}, "difference": None}
+    tables = RunTables.of(run)
+    return {"detail": detail_of(run, tables), "difference": first_difference(run, tables)}
 
 
-def detail_of(run: Run, tables: Tables) -> dict[str, Any]:
+def detail_of(run: Run, tables: RunTables) -> dict[str, Any]:
     """JSON values: `curves` (metric to values at QUANTILES, s), `course` (columns over STRETCHES of time), `sums`,
     `marks` (the phases of a drifting workload, by name and the second that each begins).
     """
@@ -47,7 +49,7 @@ def detail_of(run: Run, tables: Tables) -> dict[str, Any]:
         sample = measured.samples[name]
         if sample.count:
             curves[name] = [
-                _short(weighted_percentile(sample.values, sample.cumulative, q) / NANOSECONDS) for q in QUANTILES
+                six_digits(weighted_percentile(sample.values, sample.cumulative, q) / NANOSECONDS) for q in QUANTILES
             ]
     return {
         "curves": curves,
@@ -64,44 +66,61 @@ def _course(steps: Any, requests: Requests, closed: bool) -> dict[str, list[Any]
     """
     start, length = (steps.column(name).to_numpy() for name in ("t_s", "duration_s"))
     end = float((start + length).max())
-    place = np.minimum((start / end * STRETCHES).astype(np.int64), STRETCHES - 1) if end > 0 else start.astype(np.int64)
-    time = np.bincount(place, length, STRETCHES)
-    busy = time > 0
+    stretch = _stretches(start, end) if end > 0 else start.astype(np.int64)
+    time = np.bincount(stretch, length, STRETCHES)
 
     def mean(values: npt.NDArray[np.float64]) -> list[float | None]:
-        total = np.bincount(place, values * length, STRETCHES)
-        return [_short(t / w) if w else None for t, w in zip(total.tolist(), time.tolist(), strict=True)]
+        return _quotients(np.bincount(stretch, values * length, STRETCHES), time)
 
     phase = steps.column("phase").combine_chunks().dictionary_decode().to_numpy(zero_copy_only=False)
-    columns: dict[str, list[Any]] = {"t_s": [_short((i + 0.5) * end / STRETCHES) for i in range(STRETCHES)]}
+    columns: dict[str, list[Any]] = {"t_s": [six_digits((i + 0.5) * end / STRETCHES) for i in range(STRETCHES)]}
     for name in ("mixed", "prefill", "decode"):
         columns[name] = mean((phase == name).astype(np.float64))
     for name in ("running", "waiting", "kv_tokens"):
         columns[name] = mean(steps.column(name).to_numpy().astype(np.float64))
     gap = (steps.column("generated_max").to_numpy() - steps.column("generated_min").to_numpy()).astype(np.float64)
     columns["gap"] = mean(gap)
-    last = np.full(STRETCHES, -1, dtype=np.int64)
-    last[place] = np.arange(len(place))
-    for name in ("policy_k", "policy_n", "policy_mode", "crossover_left", "crossover_right"):
-        column = steps.column(name)
-        if column.null_count < len(column):
-            values = column.take(np.maximum(last, 0)).to_pylist()
-            columns[name] = [_short(v) if i >= 0 else None for v, i in zip(values, last.tolist(), strict=True)]
-    columns["busy"] = busy.tolist()
-    columns["ttft_s"] = _ttft(requests, closed, end)
+    columns |= _policy_columns(steps, stretch)
+    columns["busy"] = (time > 0).tolist()
+    columns["ttft_s"] = _mean_ttft(requests, closed, end)
     return columns
 
 
-def _ttft(requests: Requests, closed: bool, end: float) -> list[float | None]:
+def _stretches(times: npt.NDArray[np.float64], end: float) -> Ints:
+    """In which of the STRETCHES from 0 to `end`, s, each time lies."""
+    return np.clip((times / end * STRETCHES).astype(np.int64), 0, STRETCHES - 1)
+
+
+def _quotients(totals: npt.NDArray[Any], weights: npt.NDArray[Any]) -> list[float | None]:
+    """Each total over its weight, None where that is 0."""
+    pairs = zip(totals.tolist(), weights.tolist(), strict=True)
+    return [six_digits(total / weight) if weight else None for total, weight in pairs]
+
+
+def _policy_columns(steps: Any, stretch: Ints) -> dict[str, list[Any]]:
+    """What the policy held to be true at the end of each stretch, None where the stretch has no step."""
+    last = np.full(STRETCHES, -1, dtype=np.int64)
+    last[stretch] = np.arange(len(stretch))
+    columns = {}
+    for name in ("policy_k", "policy_n", "policy_mode", "crossover_left", "crossover_right"):
+        column = steps.column(name)
+        if column.null_count == len(column):
+            continue
+        values = column.take(np.maximum(last, 0)).to_pylist()
+        pairs = zip(values, last.tolist(), strict=True)
+        columns[name] = [six_digits(value) if step >= 0 else None for value, step in pairs]
+    return columns
+
+
+def _mean_ttft(requests: Requests, closed: bool, end: float) -> list[float | None]:
+    """The mean TTFT, s, of the requests whose wait begins in each stretch."""
     since = requests.sent if closed else requests.due
-    known = requests.completed & (since != MISSING) & (requests.first != MISSING)
-    if not known.any() or end <= 0:
+    served = requests.completed & (since != MISSING) & (requests.first != MISSING)
+    if not served.any() or end <= 0:
         return [None] * STRETCHES
-    start = since[known] / NANOSECONDS
-    place = np.clip((start / end * STRETCHES).astype(np.int64), 0, STRETCHES - 1)
-    count = np.bincount(place, minlength=STRETCHES)
-    total = np.bincount(place, (requests.first[known] - since[known]) / NANOSECONDS, STRETCHES)
-    return [_short(t / n) if n else None for t, n in zip(total.tolist(), count.tolist(), strict=True)]
+    stretch = _stretches(since[served] / NANOSECONDS, end)
+    waits = np.bincount(stretch, (requests.first[served] - since[served]) / NANOSECONDS, STRETCHES)
+    return _quotients(waits, np.bincount(stretch, minlength=STRETCHES))
 
 
 def _marks(run: Run, requests: Requests) -> list[dict[str, Any]]:
@@ -109,12 +128,12 @@ def _marks(run: Run, requests: Requests) -> list[dict[str, Any]]:
     trace = run.manifest.get("provenance", {}).get("trace")
     phases = trace.get("phases") if isinstance(trace, dict) else None
     marks = []
-    for one in phases if isinstance(phases, list) else []:
-        if not (isinstance(one, dict) and isinstance(one.get("first_row"), int)):
+    for phase in phases if isinstance(phases, list) else []:
+        if not (isinstance(phase, dict) and isinstance(phase.get("first_row"), int)):
             continue
-        times = requests.sent[(requests.row >= one["first_row"]) & (requests.sent != MISSING)]
+        times = requests.sent[(requests.row >= phase["first_row"]) & (requests.sent != MISSING)]
         if len(times):
-            marks.append({"name": str(one.get("name", "")), "t_s": _short(int(times.min()) / NANOSECONDS)})
+            marks.append({"name": str(phase.get("name", "")), "t_s": six_digits(int(times.min()) / NANOSECONDS)})
     return marks
 
 
@@ -146,6 +165,18 @@ def _sums(requests: Requests, steps: Any | None) -> dict[str, Any]:
     }
 
 
-def _short(value: Any) -> Any:
-    """Six digits are more than a chart shows, and keep the pages small."""
+def fairness_of_sums(sums: Sequence[dict[str, Any]]) -> Fairness | None:
+    """The fairness of repeats added up, as far as their `sums` tell it: no gaps and no times.
+
+    None where a repeat has no step log.
+    """
+    works = [repeat["fairness"] for repeat in sums]
+    if not all(works):
+        return None
+    names = ("steps", "working", "busy", "tokens", "charged", "held")
+    return dataclasses.replace(NOTHING, **{name: sum(work[name] for work in works) for name in names})
+
+
+def six_digits(value: Any) -> Any:
+    """A number with six digits, which are more than a chart shows, and keep the pages small; else what it is."""
     return float(f"{value:.6g}") if isinstance(value, float) else value

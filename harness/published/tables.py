@@ -10,15 +10,15 @@ from harness.runs.run import Run
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
-    """The tables with the columns of `records`, `steps` None where no engine told any."""
+class RunTables:
+    """The tables with the columns of `records`, `steps` None where the engine gave none, and what was measured."""
 
     requests: Any
     steps: Any | None
     measured: Measured
 
     @classmethod
-    def of(cls, run: Run) -> Tables:
+    def of(cls, run: Run) -> RunTables:
         """Read from the run's directory; UserError where a table is damaged."""
         requests, steps = run.requests(), run.steps()
         return cls(requests, steps, measure(requests, steps, run.spec, is_closed_loop(run.spec)))

@@ -7,9 +7,10 @@ from typing import Any
 
 from harness.measure.summary import count, summary_of
 from harness.measure.verdict import Evidence, judge
-from harness.published.bounds import beyond
-from harness.published.tables import Tables
+from harness.published.bounds import outside_spec
+from harness.published.tables import RunTables
 from harness.runs.run import Run
+from harness.runs.step_log import ENGINE_LOG
 from policies.catalog import VLLM_OWN, read_policy
 
 # Sums of floats may differ in their last digits between processors.
@@ -17,33 +18,31 @@ TOLERANCE = 1e-9
 REMEDY = "`bench recover` makes it again"
 
 
-def differs(run: Run, tables: Tables, whole: bool = False) -> str | None:
+def first_difference(run: Run, tables: RunTables, whole: bool = False) -> str | None:
     """One line on the first value that the tables give otherwise, None where all agree.
 
     What the run does not know (it is older than a metric, a check) is a difference only where it is to be `whole`.
     """
-    if why := beyond(run, tables):
+    if why := outside_spec(run, tables):
         return why
     requests, steps, measured = tables.requests, tables.steps, tables.measured
-    evidence = Evidence(run.spec, run.manifest, requests, steps, measured, run.path / "engine.log")
-    verdict = judge(evidence, run.status, run.manifest.get("reason"))
-    told = run.manifest.get("verdict")
-    if not told or not run.summary:
-        return f"has no {'summary.json' if told else 'verdict'}: {REMEDY}"
+    evidence = Evidence(run.spec, run.manifest, requests, steps, measured, run.path / ENGINE_LOG)
+    made = judge(evidence, run.status, run.manifest.get("reason"))
+    verdict = run.manifest.get("verdict")
+    if not verdict or not run.summary:
+        return f"has no {'summary.json' if verdict else 'verdict'}: {REMEDY}"
     for name in ("level", "reasons"):
-        if told[name] != verdict[name]:
-            return f"verdict.{name} is {told[name]}, the tables give {verdict[name]}: {REMEDY}"
-    known = {one["name"]: one for one in verdict["checks"]}
-    summary = summary_of(measured)
-    found = (
-        _first("counts", run.manifest.get("counts", {}), count(requests, steps), whole)
-        or _checks(told.get("checks", []), known, whole)
-        or _first("summary", run.summary, summary, whole)
+        if verdict[name] != made[name]:
+            return f"verdict.{name} is {verdict[name]}, the tables give {made[name]}: {REMEDY}"
+    difference = (
+        _difference("counts", run.manifest.get("counts", {}), count(requests, steps), whole)
+        or _difference_of_checks(verdict.get("checks", []), made["checks"], whole)
+        or _difference("summary", run.summary, summary_of(measured), whole)
     )
-    return found and f"{found}: {REMEDY}"
+    return difference and f"{difference}: {REMEDY}"
 
 
-def lacking(run: Run, tables: Tables) -> list[str]:
+def missing_evidence(run: Run, tables: RunTables) -> list[str]:
     """What the verdict on a run of a server that bench started is made from, and what of it is not there.
 
     Without it the check would not apply, and the run look better than one that tells.
@@ -51,19 +50,19 @@ def lacking(run: Run, tables: Tables) -> list[str]:
     if run.spec.engine != "vllm":
         return []
     manifest = run.manifest
-    there = {
+    is_known = {
         "client.cpu_share": manifest.get("client", {}).get("cpu_share") is not None,
         "client.wait_share": manifest.get("client", {}).get("wait_share") is not None,
         "machine.elsewhere": (manifest.get("machine") or {}).get("elsewhere") is not None,
-        "engine.log": (run.path / "engine.log").is_file(),
+        ENGINE_LOG: (run.path / ENGINE_LOG).is_file(),
     }
     # vLLM's own scheduler writes no steps.
     if read_policy(run.spec.policy)[0] not in VLLM_OWN:
-        there |= {"engine_steps": bool(manifest.get("engine_steps")), "steps": tables.steps is not None}
-    return [name for name, known in there.items() if not known]
+        is_known |= {"engine_steps": bool(manifest.get("engine_steps")), "steps": tables.steps is not None}
+    return [name for name, known in is_known.items() if not known]
 
 
-def unlike_figures(run: Run) -> str | None:
+def difference_from_figures(run: Run) -> str | None:
     """Where a reported run's summary is not what its provenance says was read; None where it tells no figures."""
     figures = run.manifest.get("provenance", {}).get("figures")
     if not isinstance(figures, dict):
@@ -72,37 +71,39 @@ def unlike_figures(run: Run) -> str | None:
         for key, value in values.items():
             if key == "unit" or value is None:
                 continue
-            told = figures.get(name if key == "value" else f"{name}.{key}")
-            read = told.get("value") if isinstance(told, dict) else None
+            figure = figures.get(name if key == "value" else f"{name}.{key}")
+            read = figure.get("value") if isinstance(figure, dict) else None
             if not isinstance(read, int | float) or not math.isclose(value, read, rel_tol=TOLERANCE):
                 return f"summary.metrics.{name}.{key} is {value}, provenance.figures says {read}: read the source again"
     return None
 
 
-def _checks(told: list[dict[str, Any]], known: dict[str, dict[str, Any]], whole: bool) -> str | None:
-    names = [one.get("name") for one in told]
-    for name, one in zip(names, told, strict=True):
-        if name not in known:
+def _difference_of_checks(published: list[dict[str, Any]], made: list[dict[str, Any]], whole: bool) -> str | None:
+    """The first place where the published checks of a verdict are not those that the tables give."""
+    made_by_name = {check["name"]: check for check in made}
+    names = [check.get("name") for check in published]
+    for name, check in zip(names, published, strict=True):
+        if name not in made_by_name:
             return f"verdict.checks has {str(name)[:40]!r}, which is no check"
-        if why := _first(f"verdict.checks.{name}", one, known[name], whole):
+        if why := _difference(f"verdict.checks.{name}", check, made_by_name[name], whole):
             return why
     if len(set(names)) < len(names):
         return "verdict.checks has a check twice"
-    return _lacks("verdict", [name for name in known if name not in names]) if whole else None
+    return _lacks("verdict", [name for name in made_by_name if name not in names]) if whole else None
 
 
-def _first(key: str, told: Any, found: Any, whole: bool) -> str | None:
-    """The first place where what is told differs from what was found."""
-    if isinstance(told, dict) and isinstance(found, dict):
-        for name, value in told.items():
-            if name not in found:
+def _difference(key: str, published: Any, made: Any, whole: bool) -> str | None:
+    """The first place where a published value is not the one that the tables give."""
+    if isinstance(published, dict) and isinstance(made, dict):
+        for name, value in published.items():
+            if name not in made:
                 return f"{key}.{name} is told, the tables do not give it"
-            if why := _first(f"{key}.{name}", value, found[name], whole):
+            if why := _difference(f"{key}.{name}", value, made[name], whole):
                 return why
-        return _lacks(key, [name for name in found if name not in told]) if whole else None
-    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (told, found))
-    same = math.isclose(told, found, rel_tol=TOLERANCE) if numbers else told == found
-    return None if same else f"{key} is {str(told)[:60]}, the tables give {str(found)[:60]}"
+        return _lacks(key, [name for name in made if name not in published]) if whole else None
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (published, made))
+    same = math.isclose(published, made, rel_tol=TOLERANCE) if numbers else published == made
+    return None if same else f"{key} is {str(published)[:60]}, the tables give {str(made)[:60]}"
 
 
 def _lacks(key: str, names: list[str]) -> str | None:

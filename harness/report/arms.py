@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from harness.core.errors import UserError
 from harness.core.text import one_line, short, some
 from harness.measure.measured import VIRTUAL_ENGINES
-from harness.report.comparable import differences, where
+from harness.report.comparable import differences, end_of_path
 from harness.runs.run import Run
 
 # What tells the repeats of an arm apart.
 _REPEAT = frozenset({"seed", "repeat", "stream_digest", "trace_digest"})
 
 
-def without_copies(runs: Sequence[Run]) -> tuple[list[Run], int]:
+def without_older_copies(runs: Sequence[Run]) -> tuple[list[Run], int]:
     """The runs without virtual ones that a later run repeats exactly (same spec), and how many those were."""
     latest: dict[tuple[str, str], Run] = {}
     for run in sorted(runs, key=lambda run: run.started):
@@ -26,49 +27,55 @@ def without_copies(runs: Sequence[Run]) -> tuple[list[Run], int]:
     return kept, len(runs) - len(kept)
 
 
-def with_baseline(found: list[list[Run]], baseline: str | None, alone: bool) -> list[list[Run]]:
+def with_baseline(arms: list[list[Run]], baseline: str | None, alone: bool) -> list[list[Run]]:
     """The arms with the baseline's first: the policy named, else v1 where one directory (`alone`) holds them all."""
-    if baseline is None and alone and any(arm[0].spec.policy == "v1" for arm in found):
+    policies = [arm[0].spec.policy for arm in arms]
+    if baseline is None and alone and "v1" in policies:
         baseline = "v1"
-    if baseline is not None:
-        if baseline not in {arm[0].spec.policy for arm in found}:
-            known = some([arm[0].spec.policy for arm in found], 4)
-            raise UserError(f"--baseline {short(baseline)}: no such arm: {known}")
-        return sorted(found, key=lambda arm: arm[0].spec.policy != baseline)
-    return found
+    if baseline is None:
+        return arms
+    if baseline not in policies:
+        raise UserError(f"--baseline {short(baseline)}: no such arm: {some(policies, 4)}")
+    return sorted(arms, key=lambda arm: arm[0].spec.policy != baseline)
 
 
-def arms(runs: Sequence[Run]) -> list[list[Run]]:
+def arms_of(runs: Sequence[Run]) -> list[list[Run]]:
     """Group runs into arms (equal in all but repeat and seed), in the order of their first run."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        decides = {name: value for name, value in run.spec.to_dict().items() if name not in _REPEAT}
+        deciding = {name: value for name, value in run.spec.to_dict().items() if name not in _REPEAT}
         # A spec has the service levels in the order in which they were typed.
-        groups.setdefault(f"{run.kind} {json.dumps(decides, sort_keys=True)}", []).append(run)
+        groups.setdefault(f"{run.kind} {json.dumps(deciding, sort_keys=True)}", []).append(run)
     return list(groups.values())
 
 
-def arm_names(found: Sequence[Sequence[Run]]) -> list[str]:
+def arm_names(arms: Sequence[Sequence[Run]]) -> list[str]:
     """What to call each arm: its policy, and where arms share one, the settings that differ: `v1 [slots 64]`."""
-    settings = [_settings(arm[0]) for arm in found]
-    policies = [arm[0].spec.policy for arm in found]
-    differ = [
-        name
-        for name in dict.fromkeys(itertools.chain(*settings))
-        if len({(policy, one.get(name)) for policy, one in zip(policies, settings, strict=True)}) > len(set(policies))
-    ]
-    told = [", ".join(f"{name} {one.get(name, 'unset')}" for name in differ) for one in settings]
-    return [f"{policy} [{text}]" if text else policy for policy, text in zip(policies, told, strict=True)]
+    policies = [arm[0].spec.policy for arm in arms]
+    settings = [_settings(arm[0]) for arm in arms]
+    differing = []
+    for name in dict.fromkeys(itertools.chain(*settings)):
+        values = {(policy, texts.get(name)) for policy, texts in zip(policies, settings, strict=True)}
+        if len(values) > len(set(policies)):
+            differing.append(name)
+    names = []
+    for policy, texts in zip(policies, settings, strict=True):
+        suffix = ", ".join(f"{name} {texts.get(name, 'unset')}" for name in differing)
+        names.append(f"{policy} [{suffix}]" if suffix else policy)
+    return names
 
 
 def _settings(run: Run) -> dict[str, str]:
     """What may tell an arm from another, as text; of a group of settings each by itself."""
-    found = {"kind": run.kind}
+    settings: dict[str, Any] = {"kind": run.kind}
     for name, value in run.spec.to_dict().items():
-        if name not in _REPEAT:
-            group = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, dict) else {name: value}
-            found |= {key: "none" if one is None else one_line(str(one)) for key, one in group.items()}
-    return found
+        if name in _REPEAT:
+            continue
+        if isinstance(value, dict):
+            settings |= {f"{name}.{key}": setting for key, setting in value.items()}
+        else:
+            settings[name] = value
+    return {name: "none" if value is None else one_line(str(value)) for name, value in settings.items()}
 
 
 def pair_repeats(a: Sequence[Run], b: Sequence[Run], allow: Collection[str]) -> list[tuple[Run, Run]]:
@@ -88,19 +95,20 @@ def pair_repeats(a: Sequence[Run], b: Sequence[Run], allow: Collection[str]) -> 
     if numbers[0] != numbers[1]:
         raise UserError(
             f"the repeats do not match: (repeat, seed) are {some(numbers[0])} in A and {some(numbers[1])} in B: "
-            "run both policies in one `bench run`"
+            "name the runs of one `bench run` instead of a folder that holds others too, or run both policies in one"
         )
     return list(zip(left, right, strict=True))
 
 
 def _check_arm(arm: Sequence[Run]) -> None:
+    """UserError where the runs are no repeats of each other: another spec, or of a virtual engine an equal seed."""
     first = arm[0]
     for run in arm[1:]:
-        other = differences(first, run).keys() - _REPEAT
-        if other:
+        differing = differences(first, run).keys() - _REPEAT
+        if differing:
             raise UserError(
-                f"{where(run)}: differs in {some(sorted(other), 3)} from {where(first)}: not a repeat of it, "
-                "so not one arm with it"
+                f"{end_of_path(run)}: differs in {some(sorted(differing), 3)} from {end_of_path(first)}: "
+                "not a repeat of it, so not one arm with it"
             )
     seeds = sorted(run.spec.seed for run in arm)
     if first.spec.engine in VIRTUAL_ENGINES and len(set(seeds)) < len(seeds):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.core.text import one_line, short, some
-from harness.measure.columns import Requests, integers
+from harness.core.text import nearest, one_line, short, some, spelled
+from harness.measure.columns import Ints, Requests, integers
 from harness.runs.run import Run
 from policies.catalog import IGNORED, use_of
 
@@ -34,35 +34,30 @@ LONGEST_LINE = 300
 MAY_ALLOW = frozenset({field.name for field in dataclasses.fields(RunSpec)} | set(_SAME) | {"kind", "trace"})
 
 
-def where(run: Run) -> str:
+def end_of_path(run: Run) -> str:
     """The end of a run's path, which tells it from others."""
     text = one_line(str(run.path))
     return text if len(text) <= 90 else f"…{text[-89:]}"
 
 
-def _why(text: str) -> str:
-    text = one_line(text)
-    return text if len(text) <= 200 else f"{text[:199]}…"
-
-
 def differences(a: Run, b: Run) -> dict[str, tuple[Any, Any]]:
     """What differs between two runs: kind, fields of the spec, provenance that must agree."""
-    left, right = ({"kind": run.kind} | run.told for run in (a, b))
+    left, right = ({"kind": run.kind} | run.known_spec for run in (a, b))
     # What a published figure does not say cannot be held against it.
-    found = {name: (left[name], right[name]) for name in left if name in right and left[name] != right[name]}
+    unequal = {name: (left[name], right[name]) for name in left if name in right and left[name] != right[name]}
     # The number of the repeat tells repeats apart and decides nothing: the seed does.
-    found.pop("repeat", None)
+    unequal.pop("repeat", None)
     for name in _SAME:
         values = tuple(run.manifest.get("provenance", {}).get(name) for run in (a, b))
         # What one of them does not say cannot be held against it.
         if None not in values and values[0] != values[1]:
-            found.setdefault(name, values)
-    return found
+            unequal.setdefault(name, values)
+    return unequal
 
 
 def allowed(name: str, allow: Collection[str]) -> bool:
     """Whether `--allow` lets a difference in `name` pass, by itself or by what brings it along."""
-    return any(one in allow for one in (name, *_SAME.get(name, ()), *_TOGETHER.get(name, ())))
+    return not {name, *_SAME.get(name, ()), *_TOGETHER.get(name, ())}.isdisjoint(allow)
 
 
 def refuse_differences(pairs: Sequence[tuple[Run, Run]], allow: Collection[str]) -> None:
@@ -72,53 +67,62 @@ def refuse_differences(pairs: Sequence[tuple[Run, Run]], allow: Collection[str])
     """
     unknown = sorted(set(allow) - MAY_ALLOW)
     if unknown:
-        close = difflib.get_close_matches(unknown[0], MAY_ALLOW, n=1)
+        others = ", ".join(sorted({"kind", "trace"} | _SAME.keys()))
         raise UserError(
-            f"--allow {one_line(unknown[0])[:12]}: not known; {f'did you mean {close[0]}? ' if close else ''}"
-            f"It takes a field of the spec in run.json, or one of {', '.join(sorted({'kind', 'trace'} | _SAME.keys()))}"
+            f"--allow {one_line(unknown[0])[:12]}: not known{nearest(unknown[0], MAY_ALLOW)} "
+            f"It takes a field of the spec in run.json, or one of {others}"
         )
     for pair in pairs:
-        found = differences(*pair)
-        refused = [name for name in found if name != "policy" and not allowed(name, allow)]
-        if "lengths" in refused and fair([run.spec for run in pair]):
+        unequal = differences(*pair)
+        refused = [name for name in unequal if name != "policy" and not allowed(name, allow)]
+        if "lengths" in refused and knowledge_may_differ([run.spec for run in pair]):
             refused.remove("lengths")
         if refused:
-            raise UserError(_refused({name: found[name] for name in refused}))
+            raise UserError(_refusal_line({name: unequal[name] for name in refused}))
 
 
-def _refused(found: dict[str, tuple[Any, Any]]) -> str:
-    """The line that names the differences: as many as fit it."""
-    told = [f"{name}: {short(a)} | {short(b)}" for name, (a, b) in found.items()]
-    allow = f" (to compare them all the same: --allow {','.join(found)})"
-    if len(found) > 5:
-        allow = " (to compare them all the same: --allow with all their names)"
-    shown = len(told)
+def _refusal_line(refused: dict[str, tuple[Any, Any]]) -> str:
+    """The line that names the differences: as many with their values as fit it, the rest by name."""
+    names = list(refused)
+    values = [f"{name}: {short(a)} | {short(b)}" for name, (a, b) in refused.items()]
+    listed = ",".join(names) if len(names) <= 5 else "with all their names"
+    remedy = f" (to compare them all the same: --allow {listed})"
+    most = len(values)
     while True:
-        listed = "; ".join([*told[:shown], *([some([*found][shown:], 8)] if shown < len(told) else [])])
-        line = f"not comparable, A and B differ in more than the policy: {listed}{allow}"
-        if len(line) < LONGEST_LINE or not shown:
+        rest = [some(names[most:], 8)] if most < len(values) else []
+        line = f"not comparable, A and B differ in more than the policy: {'; '.join(values[:most] + rest)}{remedy}"
+        if len(line) < LONGEST_LINE or not most:
             return line
-        shown -= 1
+        most -= 1
 
 
-def refusal(runs: Sequence[Run]) -> tuple[str, str] | None:
-    """Why these runs are shown and not ranked: the word that stands for it, and the reason; None if they are."""
+@dataclass(frozen=True, slots=True)
+class Unranked:
+    """Why runs are shown and not ranked: the word that stands beside each metric, and the reason."""
+
+    word: str
+    reason: str
+
+
+def why_unranked(runs: Sequence[Run]) -> Unranked | None:
+    """Why these runs are not ranked, None if they are."""
     for run in runs:
         if run.level == "INVALID":
             reasons = run.manifest.get("verdict", {}).get("reasons") or ["INVALID: no verdict"]
-            return "not compared: INVALID", f"{short(run.spec.policy)} is {_why(reasons[0])}"
+            return Unranked("not compared: INVALID", f"{short(run.spec.policy)} is {spelled(reasons[0], 200)}")
     engines = {run.spec.engine for run in runs}
     if "tokenstep" in engines and len(engines) > 1:
-        return "not ranked", "the token-step model counts steps of its own: never ranked against another engine"
+        reason = "the token-step model counts steps of its own: never ranked against another engine"
+        return Unranked("not ranked", reason)
     kinds = sorted({run.kind for run in runs})
     if len(kinds) > 1:
-        return "not ranked", f"{' against '.join(kinds)} is never ranked"
+        return Unranked("not ranked", f"{' against '.join(kinds)} is never ranked")
     if kinds == ["reported"]:
-        return "not ranked", "reported figures come without tables to compare"
+        return Unranked("not ranked", "reported figures come without tables to compare")
     return None
 
 
-def stream(table: Any) -> bytes:
+def stream_bytes(table: Any) -> bytes:
     """What a run was asked for, row by row, as bytes to compare."""
     requests = Requests.of(table)
     expected = integers(table.column("expected_output_tokens"))[requests.order]
@@ -127,18 +131,18 @@ def stream(table: Any) -> bytes:
 
 def shared_rows(runs: Sequence[Run]) -> str | None:
     """What to say where the repeats of an arm replay rows of the trace that another repeat replays too."""
-    used: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+    replayed: list[Ints] = []
     size = 0
     for run in runs:
         window = run.manifest.get("provenance", {}).get("trace", {}).get("window")
         if not isinstance(window, dict) or window.get("order") != "file":
             return None
         size = int(window["of"])
-        used.append((int(window["start"]) + np.arange(int(window["rows"]))) % size)
-    if len(used) < 2:
+        replayed.append((int(window["start"]) + np.arange(int(window["rows"]))) % size)
+    if len(replayed) < 2:
         return None
-    together = sum(len(np.unique(rows)) for rows in used)
-    distinct = len(np.unique(np.concatenate(used)))
+    together = sum(len(np.unique(rows)) for rows in replayed)
+    distinct = len(np.unique(np.concatenate(replayed)))
     if distinct == together:
         return None
     return (
@@ -156,15 +160,15 @@ def unequal_kv(pairs: Sequence[tuple[Run, Run]]) -> str | None:
     return None
 
 
-def dependence(tables: Sequence[Any], virtual: bool) -> tuple[str | None, bool]:
-    """Why the repeats behind these request tables are not independent, if so, and whether they still count as such."""
+def repeats_that_count(tables: Sequence[Any], virtual: bool) -> tuple[str | None, bool]:
+    """What to say where the repeats behind these request tables are not independent, and whether all still count."""
     if len(tables) < 2:
         return None, True
-    if len({stream(table) for table in tables}) < len(tables):
+    if len({stream_bytes(table) for table in tables}) < len(tables):
         if virtual:
             return "repeats are not independent: some replay the same stream, so only the first pair counts", False
         return "repeats are not independent: they replay the same stream, and the interval speaks for it alone", True
-    if len({_multiset(table) for table in tables}) < len(tables):
+    if len({_multiset_bytes(table) for table in tables}) < len(tables):
         return (
             "repeats are not independent: they replay the same requests in another order, and the interval "
             "speaks for these requests alone"
@@ -172,13 +176,14 @@ def dependence(tables: Sequence[Any], virtual: bool) -> tuple[str | None, bool]:
     return None, True
 
 
-def _multiset(table: Any) -> bytes:
+def _multiset_bytes(table: Any) -> bytes:
+    """What a run was asked for, in whatever order, as bytes to compare."""
     columns = [integers(table.column(name)) for name in ("prompt_tokens", "expected_output_tokens")]
     return np.stack(columns)[:, np.lexsort(columns)].tobytes()
 
 
-def fair(specs: Sequence[RunSpec]) -> bool:
-    """Whether runs with different knowledge differ in the policy alone: one of them would not look at it."""
+def knowledge_may_differ(specs: Sequence[RunSpec]) -> bool:
+    """Whether what the schedulers knew of lengths may differ: one of the policies would not look at it."""
     return any(use_of(spec.policy) == IGNORED for spec in specs)
 
 

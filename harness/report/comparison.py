@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from harness.core.errors import UserError
 from harness.measure.estimate import Estimate, Ratio, repeats_ratio, within_run_ratio
 from harness.measure.fairness import COLUMNS, OVER_ALPHA, alpha_of
-from harness.measure.measured import VIRTUAL_ENGINES, Measured, is_closed_loop, measure
+from harness.measure.measured import VIRTUAL_ENGINES, is_closed_loop
 from harness.measure.metrics import METRICS
 from harness.measure.statistics import CONFIDENCE, LONGEST_STAY, PERCENTILES
 from harness.report.arms import pair_repeats
 from harness.report.comparable import (
     allowed,
-    dependence,
     differences,
-    refusal,
     refuse_differences,
+    repeats_that_count,
     shared_rows,
-    stream,
+    stream_bytes,
     undeployable,
     unequal_kv,
+    why_unranked,
 )
+from harness.report.reader import RunReader
 from harness.runs.run import Run, load_run
 
 # Metrics that need an α, by what they count.
@@ -34,14 +34,13 @@ _OVER_ALPHA = {
     variant: {f"{name}{timed}{variant}" for name in OVER_ALPHA for timed in ("", "_time")} for variant in COLUMNS
 }
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 BETTER, WORSE, NO_DIFFERENCE = "better", "worse", "no difference shown"
+
+Pair = tuple[Run, Run]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedMetric:
     """One metric in both arms: values, B over A with its 95 % interval and p-value, and the word for B."""
 
     metric: str
@@ -55,7 +54,7 @@ class Row:
     word: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The row of the JSON document."""
+        """The metric as the JSON document has it."""
         keys = ("a", "b", "ratio", "low", "high", "p", "word", "unit")
         return {key: getattr(self, key) for key in keys}
 
@@ -66,7 +65,7 @@ class Comparison:
 
     `differences` maps what differs (a field of the spec or of the provenance) to its values in A and B.
     `refusal` says why no word is given, None where the arms are ranked. `method` says where intervals
-    come from. Percentiles have rows of their own, named `ttft_s.p99`.
+    come from. Percentiles are metrics of their own, named `ttft_s.p99`.
     """
 
     a: tuple[Run, ...]
@@ -75,7 +74,7 @@ class Comparison:
     notes: tuple[str, ...]
     method: str
     refusal: str | None
-    rows: dict[str, Row] = field(default_factory=dict)
+    metrics: dict[str, ComparedMetric] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `bench compare`."""
@@ -88,7 +87,7 @@ class Comparison:
             "method": self.method,
             "ranked": self.refusal is None,
             "refusal": self.refusal,
-            "metrics": {name: row.to_dict() for name, row in self.rows.items()},
+            "metrics": {name: metric.to_dict() for name, metric in self.metrics.items()},
         }
 
 
@@ -102,117 +101,58 @@ def compare(a_dirs: Sequence[Path], b_dirs: Sequence[Path], allow: Collection[st
     return compare_runs([load_run(path) for path in a_dirs], [load_run(path) for path in b_dirs], allow)
 
 
-class Reading:
-    """Runs read and measured for a comparison; who compares many pairs keeps one, so that each run is read once.
-
-    The last `most` tables and as many measurements stay in memory.
-    """
-
-    def __init__(self, most: int = 0) -> None:
-        self._most = most
-        self._tables: dict[Path, Any] = {}
-        self._measured: dict[tuple[Path, float | None], tuple[Measured, dict[str, Estimate | None]]] = {}
-
-    def requests(self, run: Run) -> Any:
-        """The run's request table."""
-        return self._once(self._tables, run.path, run.requests)
-
-    def measured(self, run: Run, alpha: float | None) -> Measured:
-        """The run measured, its gaps held against α."""
-        return self._estimated(run, alpha)[0]
-
-    def estimates(self, run: Run, alpha: float | None, names: Sequence[str]) -> dict[str, Estimate | None]:
-        """Estimates of the run by the names of rows, None where it does not have one."""
-        measured, known = self._estimated(run, alpha)
-        return {
-            name: known[name] if name in known else known.setdefault(name, _estimate(name, measured)) for name in names
-        }
-
-    def _estimated(self, run: Run, alpha: float | None) -> tuple[Measured, dict[str, Estimate | None]]:
-        def measure_it() -> tuple[Measured, dict[str, Estimate | None]]:
-            spec = dataclasses.replace(run.spec, alpha=alpha)
-            return measure(self.requests(run), run.steps(), spec, is_closed_loop(spec)), {}
-
-        return self._once(self._measured, (run.path, alpha), measure_it)
-
-    def _once(self, kept: dict[K, V], key: K, make: Callable[[], V]) -> V:
-        value = kept.pop(key) if key in kept else make()
-        # The latest stands last, so that the first is the one to go.
-        kept[key] = value
-        if len(kept) > self._most:
-            del kept[next(iter(kept))]
-        return value
-
-
 def compare_runs(
     a: Sequence[Run],
     b: Sequence[Run],
     allow: Collection[str] = frozenset(),
     alpha: float | None = None,
-    reading: Reading | None = None,
+    reader: RunReader | None = None,
 ) -> Comparison:
     """Compare runs that are loaded already; see `compare`.
 
-    Both arms' gaps are held against one α: `alpha`, or the one that an arm has. `reading` remembers runs from one
+    Both arms' gaps are held against one α: `alpha`, or the one that an arm has. `reader` remembers runs from one
     comparison to the next.
     """
-    reading = reading or Reading()
+    reader = reader or RunReader()
     pairs = pair_repeats(a, b, allow)
     refuse_differences(pairs, allow)
-    found = differences(*pairs[0])
-    unranked = refusal([*a, *b])
-    word, reason = unranked or (None, None)
-    if "reported" in {run.kind for run in (*a, *b)}:
-        rows = _reported_rows(pairs[0], "not ranked")
-        return Comparison(tuple(a), tuple(b), found, (), "values as reported", reason, rows)
+    unranked = why_unranked([*a, *b])
+    reason = unranked.reason if unranked else None
+    if any(run.kind == "reported" for run in (*a, *b)):
+        metrics = _reported_metrics(pairs[0])
+        return Comparison(tuple(a), tuple(b), differences(*pairs[0]), (), "values as reported", reason, metrics)
 
-    tables = [(reading.requests(left), reading.requests(right)) for left, right in pairs]
-    paired = all(stream(left) == stream(right) for left, right in tables)
-    notes = undeployable([a[0].spec, b[0].spec])
-    if not paired and not unranked:
-        if not allowed("stream_digest", allow):
-            raise UserError(
-                "not comparable, A and B replay different requests (another realised trace): run both policies "
-                "in one `bench run` (to compare them all the same: --allow trace)"
-            )
-        notes.append("the arms replay different requests: the comparison is not paired")
-    note, independent = dependence([left for left, _ in tables], pairs[0][0].spec.engine in VIRTUAL_ENGINES)
-    notes += [one for one in (note, shared_rows(a), unequal_kv(pairs)) if one]
-    if len(pairs) > 1 and independent:
-        method = f"Student's t over {len(pairs)} paired repeats"
-    else:
-        pairs = pairs[:1]
-        method = "one repeat: interval from within the run only (block bootstrap)"
-    alphas = sorted({one for run in (*a, *b) if (one := alpha_of(run.spec)) is not None})
-    held = [] if alpha is None else list(COLUMNS)
-    if alpha is None and len(alphas) == 1:
-        alpha = alphas[0]
-        held = [variant for variant in COLUMNS if any(alpha_of(run.spec, variant) is not None for run in (*a, *b))]
-    without = {name for variant, names in _OVER_ALPHA.items() if variant not in held for name in names}
-    if alpha is None and alphas:
-        notes.append(
-            f"the arms have α of {', '.join(f'{one:g}' for one in alphas)}: no {' or '.join(OVER_ALPHA)} without one "
-            "--alpha for both"
+    tables = [(reader.requests(left), reader.requests(right)) for left, right in pairs]
+    paired = all(stream_bytes(left) == stream_bytes(right) for left, right in tables)
+    if not (paired or unranked or allowed("stream_digest", allow)):
+        raise UserError(
+            "not comparable, A and B replay different requests (another realised trace): run both policies "
+            "in one `bench run` (to compare them all the same: --allow trace)"
         )
-    if len(pairs) == 1 and (share := max(reading.measured(one, alpha).stay for one in pairs[0])) > LONGEST_STAY:
-        notes.append(
-            f"a request stays for {share:.0%} of the run on average: too few stretches without common requests to "
-            "give latencies an interval; use --repeat"
-        )
-    # In an open loop the arrivals, not the engine, decide where the steady window lies.
-    closed = is_closed_loop(pairs[0][0].spec)
-    names = [name for name in row_names() if name not in without and (closed or not name.endswith("_steady"))]
-    estimates = [tuple(reading.estimates(run, alpha, names) for run in pair) for pair in pairs]
-    rows = {}
-    for name in names:
-        row = _row(name, [(left[name], right[name]) for left, right in estimates], paired, word)
-        if row is not None:
-            rows[name] = row
-    return Comparison(tuple(a), tuple(b), found, tuple(notes), method, reason, rows)
+    counted, dependence = _counted_pairs(pairs, [left for left, _ in tables])
+    common = _common_alpha([*a, *b], alpha)
+    notes = [
+        *undeployable([a[0].spec, b[0].spec]),
+        None if paired or unranked else "the arms replay different requests: the comparison is not paired",
+        dependence,
+        shared_rows(a),
+        unequal_kv(pairs),
+        common.note,
+        _long_stay(counted, common.alpha, reader),
+    ]
+    return Comparison(
+        a=tuple(a),
+        b=tuple(b),
+        differences=differences(*pairs[0]),
+        notes=tuple(note for note in notes if note),
+        method=_method(counted),
+        refusal=reason,
+        metrics=_compared_metrics(counted, common, paired, unranked.word if unranked else None, reader),
+    )
 
 
-def row_names() -> list[str]:
-    """Every row that a comparison can have: metrics, and the percentiles of distributions."""
+def metric_names() -> list[str]:
+    """Every metric that a comparison can have: those of METRICS, and the percentiles of distributions."""
     names = []
     for metric in METRICS.values():
         names.append(metric.name)
@@ -221,30 +161,97 @@ def row_names() -> list[str]:
     return names
 
 
-def _estimate(name: str, measured: Measured) -> Estimate | None:
-    metric, _, statistic = name.partition(".p")
-    if metric not in measured.samples:
-        return measured.rates.get(metric)
-    sample = measured.samples[metric]
-    return sample.percentile(float(statistic)) if statistic else sample.mean()
+def _counted_pairs(pairs: list[Pair], requests: Sequence[Any]) -> tuple[list[Pair], str | None]:
+    """The pairs that count, the first alone where the repeats say nothing new, and what to say of these.
+
+    `requests` has the request table of each repeat of A.
+    """
+    note, independent = repeats_that_count(requests, pairs[0][0].spec.engine in VIRTUAL_ENGINES)
+    return pairs if independent else pairs[:1], note
 
 
-def _row(
+def _method(pairs: Sequence[Pair]) -> str:
+    """Where the intervals come from."""
+    if len(pairs) > 1:
+        return f"Student's t over {len(pairs)} paired repeats"
+    return "one repeat: interval from within the run only (block bootstrap)"
+
+
+@dataclass(frozen=True, slots=True)
+class _CommonAlpha:
+    """The α that the gaps of both arms are held against, None without one; `without` are the metrics that need one."""
+
+    alpha: float | None
+    without: frozenset[str]
+    note: str | None
+
+
+def _common_alpha(runs: Sequence[Run], alpha: float | None) -> _CommonAlpha:
+    """One α for all runs: the one given, else the one that runs have; none where they have several."""
+    if alpha is not None:
+        return _CommonAlpha(alpha, frozenset(), None)
+    own = sorted({own_alpha for run in runs if (own_alpha := alpha_of(run.spec)) is not None})
+    if len(own) == 1:
+        # A policy's own α bounds decode counts or KV footprints, and not both.
+        unbounded = [variant for variant in COLUMNS if all(alpha_of(run.spec, variant) is None for run in runs)]
+        return _CommonAlpha(own[0], frozenset().union(*(_OVER_ALPHA[variant] for variant in unbounded)), None)
+    note = None
+    if own:
+        listed = ", ".join(f"{own_alpha:g}" for own_alpha in own)
+        note = f"the arms have α of {listed}: no {' or '.join(OVER_ALPHA)} without one --alpha for both"
+    return _CommonAlpha(None, frozenset().union(*_OVER_ALPHA.values()), note)
+
+
+def _long_stay(pairs: Sequence[Pair], alpha: float | None, reader: RunReader) -> str | None:
+    """What to say of a single pair whose requests stay for so long that latencies get no interval."""
+    if len(pairs) > 1:
+        return None
+    share = max(reader.measured(run, alpha).stay for run in pairs[0])
+    if share <= LONGEST_STAY:
+        return None
+    return (
+        f"a request stays for {share:.0%} of the run on average: too few stretches without common requests to "
+        "give latencies an interval; use --repeat"
+    )
+
+
+def _names_for(pairs: Sequence[Pair], common: _CommonAlpha) -> list[str]:
+    """The metrics to compare: steady rates of closed loops only, and what needs an α where there is one."""
+    # In an open loop the arrivals, not the engine, decide where the steady window lies.
+    closed = is_closed_loop(pairs[0][0].spec)
+    return [name for name in metric_names() if name not in common.without and (closed or not name.endswith("_steady"))]
+
+
+def _compared_metrics(
+    pairs: Sequence[Pair], common: _CommonAlpha, paired: bool, unranked: str | None, reader: RunReader
+) -> dict[str, ComparedMetric]:
+    """Every metric that both arms have; `unranked` is the word of all where the arms are not ranked."""
+    names = _names_for(pairs, common)
+    estimates = [tuple(reader.estimates(run, common.alpha, names) for run in pair) for pair in pairs]
+    metrics = {}
+    for name in names:
+        compared = _compared(name, [(left[name], right[name]) for left, right in estimates], paired, unranked)
+        if compared is not None:
+            metrics[name] = compared
+    return metrics
+
+
+def _compared(
     name: str, estimates: list[tuple[Estimate | None, Estimate | None]], paired: bool, unranked: str | None
-) -> Row | None:
-    """A metric's row, None where an arm does not have it."""
+) -> ComparedMetric | None:
+    """One metric over the pairs' estimates (A, B), None where an arm does not have it."""
     known = [(a, b) for a, b in estimates if a is not None and b is not None]
     if not known or len(known) < len(estimates):
         return None
     values = [(a.value, b.value) for a, b in known]
-    a, b = (math.fsum(one) / len(values) for one in zip(*values, strict=True))
+    a, b = (math.fsum(arm) / len(values) for arm in zip(*values, strict=True))
     ratio = repeats_ratio(values) if len(known) > 1 else within_run_ratio(*known[0], paired)
     metric = METRICS[name.partition(".")[0]]
     word = unranked or _word(ratio, metric.better)
     if ratio is None:
         point = b / a if a > 0 else None
-        return Row(name, metric.unit, a, b, point, None, None, None, word)
-    return Row(name, metric.unit, a, b, ratio.ratio, ratio.low, ratio.high, ratio.p, word)
+        return ComparedMetric(name, metric.unit, a, b, point, None, None, None, word)
+    return ComparedMetric(name, metric.unit, a, b, ratio.ratio, ratio.low, ratio.high, ratio.p, word)
 
 
 def _word(ratio: Ratio | None, better: str) -> str:
@@ -254,13 +261,14 @@ def _word(ratio: Ratio | None, better: str) -> str:
     return BETTER if (ratio.ratio > 1) == (better == "higher") else WORSE
 
 
-def _reported_rows(pair: tuple[Run, Run], word: str) -> dict[str, Row]:
-    """Rows of published values: no tables, no intervals, no word."""
-    rows = {}
+def _reported_metrics(pair: Pair) -> dict[str, ComparedMetric]:
+    """Published values side by side: no tables, no intervals, never ranked."""
+    metrics = {}
     left, right = (run.summary.get("metrics", {}) for run in pair)
     for name, metric in METRICS.items():
         key = "value" if metric.kind == "number" else "mean"
-        a, b = (side.get(name, {}).get(key) for side in (left, right))
+        a, b = (arm.get(name, {}).get(key) for arm in (left, right))
         if a is not None and b is not None:
-            rows[name] = Row(name, metric.unit, a, b, b / a if a else None, None, None, None, word)
-    return rows
+            ratio = b / a if a else None
+            metrics[name] = ComparedMetric(name, metric.unit, a, b, ratio, None, None, None, "not ranked")
+    return metrics

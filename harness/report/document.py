@@ -7,18 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.measure.fairness import OVER_ALPHA, alpha_of
+from harness.measure.summary import COUNTS
 from harness.runs.run import Run
-
-_COUNTS = (
-    "requests",
-    "completed",
-    "failed",
-    "output_tokens",
-    "prompt_tokens",
-    "steps",
-    "mixed_steps",
-    "preemptions",
-)
 
 
 def run_document(run: Run) -> dict[str, Any]:
@@ -45,7 +35,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "status": run.status,
         "reason": manifest.get("reason"),
         "verdict": {"level": run.level, "reasons": verdict.get("reasons", [])},
-        "counts": {name: counts.get(name) for name in _COUNTS},
+        "counts": {name: counts.get(name) for name in COUNTS},
         "window": run.summary.get("window"),
         "metrics": run.summary.get("metrics", {}),
         "notes": manifest.get("notes", []),
@@ -66,14 +56,19 @@ def at_alpha(run: Run, alpha: float) -> Run:
     if steps is None:
         return run
     spec = dataclasses.replace(run.spec, alpha=alpha)
-    again = summarise(run.requests(), steps, spec, is_closed_loop(spec))["metrics"]
-    metrics = run.summary.get("metrics", {}) | {
-        name: values for name, values in again.items() if name.startswith(OVER_ALPHA)
-    }
-    return dataclasses.replace(run, spec=spec, summary=run.summary | {"metrics": metrics})
+    metrics = summarise(run.requests(), steps, spec, is_closed_loop(spec))["metrics"]
+    over_alpha = {name: values for name, values in metrics.items() if name.startswith(OVER_ALPHA)}
+    return dataclasses.replace(
+        run, spec=spec, summary=run.summary | {"metrics": run.summary.get("metrics", {}) | over_alpha}
+    )
 
 
 def is_twin(run: Run) -> bool:
     """Whether the lengths are a statistical twin of a data set rather than the data."""
     source = run.manifest.get("provenance", {}).get("trace", {})
     return isinstance(source, dict) and source.get("kind") == "twin"
+
+
+def kind_words(run: Run) -> str:
+    """The kind of a run's numbers in words: `simulated, twin lengths`."""
+    return f"{run.kind}, twin lengths" if is_twin(run) else run.kind

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 import re
 from dataclasses import dataclass
 
 from harness.core.errors import UserError
-from harness.measure.metrics import METRICS
-from harness.report.comparison import Comparison, row_names
+from harness.measure.metrics import PROFITS
+from harness.report.comparison import Comparison, metric_names
 
 _FAIL_ON = re.compile(r"\s*([a-z0-9_]+(?:\.(?:mean|p50|p90|p95|p99))?)\s*(<=|>=|<|>)\s*([+-]?\d+(?:\.\d+)?)\s*%\s*")
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -31,27 +32,31 @@ class FailOn:
 
         UserError for a metric that the comparison does not have.
         """
-        row = comparison.rows.get(self.metric)
-        if row is None:
-            raise UserError(
-                f"--fail-on {self.text!r}: the comparison has no {self.metric}; it has {', '.join(comparison.rows)}"
-            )
-        if comparison.refusal or row.ratio is None:
-            return f"--fail-on {self.text}: {row.metric} was {row.word}"
-        change = 100 * (row.ratio - 1)
+        compared = comparison.metrics.get(self.metric)
+        if compared is None:
+            others = ", ".join(comparison.metrics)
+            raise UserError(f"--fail-on {self.text!r}: the comparison has no {self.metric}; it has {others}")
+        if comparison.refusal or compared.ratio is None:
+            return f"--fail-on {self.text}: {self.metric} was {compared.word}"
+        change = 100 * (compared.ratio - 1)
         if _OPERATORS[self.sign](change, self.percent):
-            return f"--fail-on {self.text}: {row.metric} changed by {change:+.2f}% ({row.word})"
+            return f"--fail-on {self.text}: {self.metric} changed by {change:+.2f}% ({compared.word})"
         return None
 
 
 def parse_fail_on(text: str) -> FailOn:
     """Read `output_throughput<-5%` or `ttft_s.p99>10%`; UserError with an example where it is neither."""
-    found = _FAIL_ON.fullmatch(text)
-    name = found[1].removesuffix(".mean") if found else ""
-    if found is None or name not in row_names():
-        what = "not understood" if found is None else f"no metric {name}"
+    condition = _FAIL_ON.fullmatch(text)
+    example = 'write METRIC<PERCENT%, in quotes, such as "output_throughput<-5%" or "ttft_s.p99>10%"'
+    if condition is None:
+        raise UserError(f"--fail-on {text!r}: not understood; {example}")
+    metric = condition[1].removesuffix(".mean")
+    # Profit is computed from prices that a comparison does not have.
+    comparable = [name for name in metric_names() if name not in PROFITS]
+    if metric not in comparable:
+        near = difflib.get_close_matches(metric, comparable, n=3, cutoff=0) or comparable[:3]
+        listed = ", ".join(near)
         raise UserError(
-            f'--fail-on {text!r}: {what}; write METRIC<PERCENT%, such as "output_throughput<-5%" or '
-            f'"ttft_s.p99>10%", with METRIC one of {", ".join(METRICS)}'
+            f"--fail-on {text!r}: no metric {metric} in a comparison, where the nearest are {listed}; {example}"
         )
-    return FailOn(text, name, found[2], float(found[3]))
+    return FailOn(text, metric, condition[2], float(condition[3]))

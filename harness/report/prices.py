@@ -11,7 +11,8 @@ from typing import Any
 
 from harness.core.errors import UserError
 from harness.measure.profit import Prices
-from harness.profiles.files import GPU_HOUR, TOKEN_PRICES, Price, load_gpu, load_model
+from harness.profiles.figures import Price
+from harness.profiles.files import GPU_HOUR, TOKEN_PRICES, load_gpu, load_model
 
 PROMPT, OUTPUT = TOKEN_PRICES
 
@@ -29,7 +30,7 @@ MOST = 1e15
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenPrices:
     """Prices from the command line, by name; `profile` asks the profiles for the others, `currency` names all."""
 
     values: dict[str, float]
@@ -60,17 +61,17 @@ def read_price(text: str, option: str) -> float:
     return value / MILLION if slash else value
 
 
-def given_prices(options: dict[str, Any]) -> Given:
+def given_prices(options: dict[str, Any]) -> GivenPrices:
     """The prices among the options of `bench profit`; UserError for one that is none."""
     texts = {PROMPT: options["price_in"], OUTPUT: options["price_out"], GPU_HOUR: options["gpu_hour"]}
     values = {name: read_price(text, OPTIONS[name]) for name, text in texts.items() if text is not None}
     currency = options["currency"]
     if currency is not None and not (currency.isprintable() and 0 < len(currency) <= 8):
         raise UserError("--currency: write a short name, such as USD")
-    return Given(values, options["prices"] == "profile", currency)
+    return GivenPrices(values, options["prices"] == "profile", currency)
 
 
-def prices_of_runs(given: Given, pairs: Sequence[tuple[str, str]]) -> tuple[dict[int, Prices], dict[str, Any]]:
+def prices_of_runs(given: GivenPrices, pairs: Sequence[tuple[str, str]]) -> tuple[dict[int, Prices], dict[str, Any]]:
     """The prices of each run by its place in `pairs` (GPU, model), and as JSON values by `GPU / model` with sources.
 
     Both are empty where no price was asked for.
@@ -78,17 +79,17 @@ def prices_of_runs(given: Given, pairs: Sequence[tuple[str, str]]) -> tuple[dict
     if not given.any:
         return {}, {}
     prices, sources = {}, {}
-    for i, (gpu, model) in enumerate(pairs):
-        prices[i], found = prices_of(given, gpu, model)
-        sources[f"{gpu} / {model}"] = {name: dataclasses.asdict(found[name]) for name in OPTIONS}
+    for place, (gpu, model) in enumerate(pairs):
+        prices[place], sourced = prices_of(given, gpu, model)
+        sources[f"{gpu} / {model}"] = {name: dataclasses.asdict(sourced[name]) for name in OPTIONS}
     return prices, sources
 
 
 def price_lines(sources: dict[str, Any]) -> list[str]:
     """A line a price and where it comes from, each once."""
     lines = []
-    for pair, found in sources.items():
-        for name, price in found.items():
+    for pair, prices in sources.items():
+        for name, price in prices.items():
             per_token = name in TOKEN_PRICES
             value = f"{price['value'] * MILLION:.6g} a million tokens" if per_token else f"{price['value']:.6g}"
             dated = f"{price['source']}, {price['date']}" if price["date"] else price["source"]
@@ -99,30 +100,32 @@ def price_lines(sources: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def prices_of(given: Given, gpu: str, model: str) -> tuple[Prices, dict[str, Price]]:
+def prices_of(given: GivenPrices, gpu: str, model: str) -> tuple[Prices, dict[str, Price]]:
     """The prices for a GPU and a model, and each with its source; UserError where one is missing."""
-    found: dict[str, Price] = {}
+    prices: dict[str, Price] = {}
     if given.profile:
-        found |= _known(gpu, model, [name for name in OPTIONS if name not in given.values])
-    currencies = {price.currency for price in found.values()} | ({given.currency} if given.currency else set())
+        prices |= {name: price for name, price in profile_prices(gpu, model).items() if name not in given.values}
+    currencies = {price.currency for price in prices.values()} | ({given.currency} if given.currency else set())
     if len(currencies) > 1:
         raise UserError(f"prices of {gpu} are in {' and '.join(sorted(currencies))}: give all in one, with --currency")
     currency = currencies.pop() if currencies else "USD"
     for name, value in given.values.items():
-        found[name] = Price(value, currency, "", f"{OPTIONS[name]} on the command line")
-    missing = [name for name in OPTIONS if name not in found]
+        prices[name] = Price(value, currency, "", f"{OPTIONS[name]} on the command line")
+    missing = [name for name in OPTIONS if name not in prices]
     if missing:
         where = f"the profiles of {gpu} and {model} have no price" if given.profile else "there is no price"
         what, options = (" and ".join(names[name] for name in missing) for names in (_WHAT, OPTIONS))
         raise UserError(f"{where} {what}: give {options}")
-    return Prices(found[PROMPT].value, found[OUTPUT].value, found[GPU_HOUR].value, currency), found
+    return Prices(prices[PROMPT].value, prices[OUTPUT].value, prices[GPU_HOUR].value, currency), prices
 
 
-def _known(gpu: str, model: str, wanted: list[str]) -> dict[str, Price]:
-    known: dict[str, Price] = {}
+def profile_prices(gpu: str | None, model: str) -> dict[str, Price]:
+    """The prices that the profiles of a GPU, where one is named, and of a model have, by name."""
+    prices: dict[str, Price] = {}
     # A driven server may run a model, or on a GPU, that has no profile: then nothing of it has a price here.
     with contextlib.suppress(UserError):
-        known |= load_gpu(gpu).prices
+        if gpu is not None:
+            prices |= load_gpu(gpu).prices
     with contextlib.suppress(UserError):
-        known |= load_model(model).prices
-    return {name: price for name, price in known.items() if name in wanted}
+        prices |= load_model(model).prices
+    return prices

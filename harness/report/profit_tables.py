@@ -5,45 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.measure.profit import (
-    profit_money,
-    profit_tokenstep,
-    rate,
-    revenue,
-    share_over,
-)
-from harness.report.document import is_twin
+from harness.measure.profit import profit_money, profit_tokenstep, rate, revenue, share_over
+from harness.report.document import kind_words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
     from rich.text import Text
-from harness.report.profit import Profit, Row
+
+    from harness.report.profit import ArmProfit, ProfitReport
 
 
-def profit_table(found: Profit) -> RenderableType:
+def profit_table(report: ProfitReport) -> RenderableType:
     """Both forms, a line an arm in the order of α, means of the repeats; then Π over c."""
     from rich.console import Group
     from rich.text import Text
 
-    rows = sorted(found.rows, key=lambda row: (row.total.alpha is None, row.total.alpha or 0.0))
-    kinds = " and ".join(
-        sorted({run.kind + (", twin lengths" if is_twin(run) else "") for r in rows for run in r.runs})
-    )
-    k = found.constants
+    from harness.core.folding import Folding
+
+    arms = sorted(report.arms, key=lambda arm: (arm.total.alpha is None, arm.total.alpha or 0.0))
+    kinds = " and ".join(sorted({kind_words(run) for arm in arms for run in arm.runs}))
     parts: list[RenderableType] = []
-    if any(row.total.fairness for row in rows):
-        told = f"ρ0 {k.rho0:g}, τ {k.tau:g}, c {k.c:g}, {found.footprint} counts"
-        parts += [Text(f"{kinds}: token-step profit Π in units of its own ({told})"), _tokenstep_table(found, rows)]
-    if any(row.total.prices for row in rows):
-        currency = next(row.total.prices.currency for row in rows if row.total.prices)
-        parts += [Text(f"{kinds}: profit in money, {currency}"), _money_table(rows)]
-    if found.curves and len(found.curves["profit_over_c"]["lines"]) > 1:
-        parts += [Text("Π as the cost of a step c grows"), _over_c_table(found.curves["profit_over_c"])]
-    parts += [Text(f"  {note}") for note in found.notes]
+    if any(arm.total.fairness for arm in arms):
+        constants = report.constants
+        settings = f"ρ0 {constants.rho0:g}, τ {constants.tau:g}, c {constants.c:g}, {report.footprint} counts"
+        parts.append(Text(f"{kinds}: token-step profit Π in units of its own ({settings})"))
+        parts.append(Folding(_tokenstep_table(report, arms)))
+    if any(arm.total.prices for arm in arms):
+        currency = next(arm.total.prices.currency for arm in arms if arm.total.prices)
+        parts += [Text(f"{kinds}: profit in money, {currency}"), Folding(_money_table(arms))]
+    if report.curves and len(report.curves["profit_over_c"]["lines"]) > 1:
+        parts += [Text("Π as the cost of a step c grows"), Folding(_over_c_table(report.curves["profit_over_c"]))]
+    parts += [Text(f"  {note}") for note in report.notes]
     return Group(*parts)
 
 
-def _table(columns: Sequence[str]) -> Any:
+def _table(columns: Sequence[str]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -53,49 +50,48 @@ def _table(columns: Sequence[str]) -> Any:
     return table
 
 
-def _tokenstep_table(found: Profit, rows: Sequence[Row]) -> Any:
-    k = found.constants
+def _tokenstep_table(report: ProfitReport, arms: Sequence[ArmProfit]) -> Table:
+    constants = report.constants
     table = _table(("Π", "tok/step", "τQ", "cT", "τE", "gap mean", "over α", "c*"))
-    ends = {one["name"]: one for one in found.curves["break_even"]} if found.curves else {}
-    for row in rows:
-        work, runs = row.total.fairness, row.total.runs
+    break_evens = {point["name"]: point for point in report.curves["break_even"]} if report.curves else {}
+    for arm in arms:
+        work, runs = arm.total.fairness, arm.total.runs
         if work is None:
             continue
-        share = share_over(row.total)
+        share = share_over(arm.total)
         table.add_row(
-            _name(row),
-            _figure(profit_tokenstep(work, k) / runs),
+            _name(arm),
+            _figure(profit_tokenstep(work, constants) / runs),
             _figure(rate(work)),
-            _figure(k.tau * work.held / runs),
-            _figure(k.c * work.working / runs),
-            _figure(k.tau * work.externality / runs),
+            _figure(constants.tau * work.held / runs),
+            _figure(constants.c * work.working / runs),
+            _figure(constants.tau * work.externality / runs),
             _figure(work.gap_mean()),
             "-" if share is None else f"{100 * share:.3g}%",
-            _break_even(ends.get(row.total.name)) if row.valid else "INVALID",
+            _break_even(break_evens.get(arm.total.name)) if arm.valid else "INVALID",
         )
     return table
 
 
-def _money_table(rows: Sequence[Row]) -> Any:
-    columns = ("profit", "revenue", "GPU cost", "output tok/s", "no profit from an hour at")
-    table = _table(columns)
-    for row in rows:
-        one, prices = row.total, row.total.prices
+def _money_table(arms: Sequence[ArmProfit]) -> Table:
+    table = _table(("profit", "revenue", "GPU cost", "output tok/s", "no profit from an hour at"))
+    for arm in arms:
+        account, prices = arm.total, arm.total.prices
         if prices is None:
             continue
-        sold = revenue(one, prices)
+        sold = revenue(account, prices)
         table.add_row(
-            _name(row),
-            _figure(profit_money(one, prices) / one.runs),
-            _figure(sold / one.runs),
-            _figure(prices.gpu_hour * one.hours / one.runs),
-            _figure(one.output_tokens / one.seconds if one.seconds else None),
-            _figure(sold / one.hours if one.hours else None),
+            _name(arm),
+            _figure(profit_money(account, prices) / account.runs),
+            _figure(sold / account.runs),
+            _figure(prices.gpu_hour * account.hours / account.runs),
+            _figure(account.output_tokens / account.seconds if account.seconds else None),
+            _figure(sold / account.hours if account.hours else None),
         )
     return table
 
 
-def _over_c_table(curve: dict[str, Any]) -> Any:
+def _over_c_table(curve: dict[str, Any]) -> Table:
     from rich.text import Text
 
     places = range(0, len(curve["c"]), 2)
@@ -105,13 +101,14 @@ def _over_c_table(curve: dict[str, Any]) -> Any:
     return table
 
 
-def _name(row: Row) -> Text:
+def _name(arm: ArmProfit) -> Text:
     from rich.text import Text
 
-    return Text(row.total.name + (f" ×{row.total.runs}" if row.total.runs > 1 else ""))
+    return Text(arm.total.name + (f" ×{arm.total.runs}" if arm.total.runs > 1 else ""))
 
 
 def _break_even(point: dict[str, Any] | None) -> str:
+    """The step cost from which the policy pays, as a cell: `> 0.001`, `always`, a dash for the baseline."""
     if point is None:
         return "-"
     c = point["c"]

@@ -9,21 +9,22 @@ from harness.core.text import percent, short
 from harness.measure.fairness import DECODE, KV, alpha_of
 from harness.measure.metrics import FAIRNESS, METRICS, Metric
 from harness.measure.verdict import worst
-from harness.report.arms import arms
+from harness.report.arms import arms_of
+from harness.report.document import kind_words, run_document
 from harness.runs.run import Run
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
 
-    from harness.report.comparison import Comparison, Row
-from harness.report.document import is_twin, run_document
+    from harness.report.comparison import ComparedMetric, Comparison
 
 # What a table shows of a distribution; the others are in the JSON document.
 _SHOWN = ("mean", "p50", "p99")
 
-
 # Fairness metrics that a comparison shows, and what it calls them: the column is narrow.
-_FAIRNESS_ROWS = {
+_FAIRNESS_LABELS = {
     "gap_mean": "gap mean",
     "gap_p99": "gap p99",
     "gap_max": "gap max",
@@ -34,7 +35,6 @@ _FAIRNESS_ROWS = {
     "makespan_steps": "steps",
 }
 
-
 _WORD_STYLE = {"better": "green", "worse": "red", "VALID": "green", "DEGRADED": "yellow", "INVALID": "red"}
 
 
@@ -43,21 +43,41 @@ def list_lines(runs: Sequence[Run]) -> list[str]:
     lines = []
     for run in runs:
         rate = run.summary.get("metrics", {}).get("output_throughput", {}).get("value")
-        shown = "-" if rate is None else _number(rate)
-        lines.append(f"{run.level:<9}{_kind(run):<25}{shown:>8} tok/s  {run.spec.arrival:<26}{_knew(run)}{run.path}")
+        knew = "" if run.spec.lengths == "none" else f"[{run.spec.lengths} lengths] "
+        lines.append(
+            f"{run.level:<9}{kind_words(run):<25}{_number(rate):>8} tok/s  {run.spec.arrival:<26}{knew}{run.path}"
+        )
     return lines
 
 
 def show_table(run: Run) -> RenderableType:
     """One run: what it was, its verdict with the reasons, counts, and every metric with its 95 % interval."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    spec, document = run.spec, run_document(run)
+    from harness.core.folding import Folding
+
+    document = run_document(run)
+    counts = {name: value for name, value in document["counts"].items() if value is not None}
+    tally = Text(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in counts.items()), style="dim")
+    tables = _metric_tables(run, document["metrics"])
+    parts: list[RenderableType] = [_heading(run, document), tally, *map(Folding, tables)]
+    if "gap_mean" in document["metrics"]:
+        parts.append(Folding(_fairness_of_run(run, document["metrics"])))
+    window = document["window"]
+    if window:
+        parts.append(Text(f"steady: {window['start_s']:.2f}–{window['end_s']:.2f} s, {window['rule']}", style="dim"))
+    return Group(*parts)
+
+
+def _heading(run: Run, document: dict[str, Any]) -> Text:
+    """What a run was, its verdict with the reasons, and its notes."""
+    from rich.text import Text
+
+    spec = run.spec
     head = Text.assemble(
         (spec.label, "bold"), f" on {spec.gpu} · {spec.model} · {spec.workload} · {spec.arrival}\n",
-        (_kind(run), "bold"), f" · {run.status} · ", (run.level, _WORD_STYLE.get(run.level, "")),
+        (kind_words(run), "bold"), f" · {run.status} · ", (run.level, _WORD_STYLE.get(run.level, "")),
     )  # fmt: skip
     for reason in document["verdict"]["reasons"]:
         head.append(f"\n  {reason}")
@@ -65,56 +85,49 @@ def show_table(run: Run) -> RenderableType:
         head.append(f"\n  note: {note}")
     if not run.summary and run.kind != "reported":
         head.append(f"\n  note: there is no summary.json: `bench recover {run.path}` makes it")
-    counts = {name: value for name, value in document["counts"].items() if value is not None}
-    tally = Text(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in counts.items()), style="dim")
+    return head
 
-    numbers = Table(title=f"{_kind(run)} rates", title_justify="left", box=None, pad_edge=False, header_style="bold")
-    latencies = Table(title=f"{_kind(run)} latencies", title_justify="left", box=None, pad_edge=False)
-    latencies.header_style = "bold"
-    for table, columns in (
-        (numbers, ("value", "95 % interval", "unit")),
-        (latencies, (*_SHOWN, "mean's 95 %", "unit")),
-    ):
-        table.add_column("metric", no_wrap=True)
-        for column in columns:
-            table.add_column(column, justify="left" if column == "unit" else "right", no_wrap=True)
-    for name, values in document["metrics"].items():
+
+def _metric_tables(run: Run, metrics: dict[str, Any]) -> tuple[Table, Table]:
+    """The rates, and the latencies, each with its 95 % interval; fairness has a table of its own."""
+    rates = _table_of_metrics(f"{kind_words(run)} rates", ("value", "95 % interval", "unit"))
+    latencies = _table_of_metrics(f"{kind_words(run)} latencies", (*_SHOWN, "mean's 95 %", "unit"))
+    for name, values in metrics.items():
         metric = METRICS.get(name)
         if metric is None or name in FAIRNESS:
             continue
         scale, unit = _scale(metric, values.get("value") or values.get("mean"))
         interval = _interval(values.get("low"), values.get("high"), scale)
         if metric.kind == "number":
-            numbers.add_row(name, _number(values.get("value"), scale), interval, unit)
+            rates.add_row(name, _number(values.get("value"), scale), interval, unit)
         elif values.get("count") != 0:
-            latencies.add_row(name, *(_number(values.get(one), scale) for one in _SHOWN), interval, unit)
-    parts: list[RenderableType] = [head, tally, numbers, latencies]
-    if "gap_mean" in document["metrics"]:
-        parts.append(_fairness_of_one(run, document["metrics"]))
-    window = document["window"]
-    if window:
-        parts.append(Text(f"steady: {window['start_s']:.2f}–{window['end_s']:.2f} s, {window['rule']}", style="dim"))
-    return Group(*parts)
+            latencies.add_row(name, *(_number(values.get(statistic), scale) for statistic in _SHOWN), interval, unit)
+    return rates, latencies
 
 
-def _fairness_of_one(run: Run, metrics: dict[str, Any]) -> RenderableType:
-    """The fairness of one run, decode and KV footprint side by side."""
+def _table_of_metrics(title: str, columns: Sequence[str]) -> Table:
+    """An empty table with a metric a line."""
     from rich.table import Table
 
-    alpha = alpha_of(run.spec)
-    title = f"{_kind(run)} fairness, " + ("no α to hold it against" if alpha is None else f"α = {alpha:g}")
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.add_column("metric", no_wrap=True)
-    for column in ("decode", "95 % interval", "KV footprint", "unit"):
+    for column in columns:
         table.add_column(column, justify="left" if column == "unit" else "right", no_wrap=True)
+    return table
+
+
+def _fairness_of_run(run: Run, metrics: dict[str, Any]) -> Table:
+    """The fairness of one run, decode and KV footprint side by side."""
+    alpha = alpha_of(run.spec)
+    title = f"{kind_words(run)} fairness, " + ("no α to hold it against" if alpha is None else f"α = {alpha:g}")
+    table = _table_of_metrics(title, ("decode", "95 % interval", "KV footprint", "unit"))
     for name, metric in FAIRNESS.items():
-        decode, kv = (metrics.get(one, {}) for one in (name, f"{name}{KV}"))
+        decode, kv = metrics.get(name, {}), metrics.get(f"{name}{KV}", {})
         if name.endswith(KV) or not (decode or kv):
             continue
         scale, unit = _scale(metric, (decode or kv).get("value"))
         interval = _interval(decode.get("low"), decode.get("high"), scale)
-        values = [_number(one.get("value"), scale) for one in (decode, kv)]
-        table.add_row(name, values[0], interval, values[1], unit)
+        table.add_row(name, _number(decode.get("value"), scale), interval, _number(kv.get("value"), scale), unit)
     return table
 
 
@@ -123,16 +136,18 @@ def fairness_table(runs: Sequence[Run]) -> RenderableType | None:
     from rich.table import Table
     from rich.text import Text
 
-    known = [arm for arm in arms(runs) if all("gap_mean" in run.summary.get("metrics", {}) for run in arm)]
-    if not known:
+    from harness.core.folding import Folding
+
+    logged = [arm for arm in arms_of(runs) if all("gap_mean" in run.summary.get("metrics", {}) for run in arm)]
+    if not logged:
         return None
-    alphas = {alpha_of(arm[0].spec) for arm in known}
+    alphas = {alpha_of(arm[0].spec) for arm in logged}
     over = f"> {next(iter(alphas)):g}" if len(alphas) == 1 and None not in alphas else "> own α"
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("gaps, tokens", overflow="fold")
     for column in ("mean", "p99", "max", "E a token", "KV mean", "steps", *([over] if alphas != {None} else [])):
         table.add_column(column, justify="right", no_wrap=True)
-    for arm in known:
+    for arm in logged:
         documents = [run_document(run) for run in arm]
         names = ("gap_mean", "gap_p99", "gap_max", "externality_per_token", f"gap_mean{KV}", "makespan_steps")
         cells = [_mean(documents, name, "value") for name in names]
@@ -142,7 +157,7 @@ def fairness_table(runs: Sequence[Run]) -> RenderableType | None:
             share = _mean(documents, f"violation_share{counted}", "value", 100)
             cells.append(share if share == "-" else f"{share} %{' KV' if counted else ''}")
         table.add_row(Text(arm[0].spec.policy + (f" ×{len(arm)}" if len(arm) > 1 else "")), *cells)
-    return table
+    return Folding(table)
 
 
 def compare_table(comparison: Comparison, percentiles: bool = False) -> RenderableType:
@@ -151,7 +166,9 @@ def compare_table(comparison: Comparison, percentiles: bool = False) -> Renderab
     from rich.table import Table
     from rich.text import Text
 
-    kinds = " and ".join(sorted({_kind(run) for run in comparison.a + comparison.b}))
+    from harness.core.folding import Folding
+
+    kinds = " and ".join(sorted({kind_words(run) for run in comparison.a + comparison.b}))
     a, b = comparison.a[0].spec.label, comparison.b[0].spec.label
     head = Text.assemble("A ", (a, "bold"), "   B ", (b, "bold"), f"   {kinds}")
     for name, (left, right) in comparison.differences.items():
@@ -167,9 +184,10 @@ def compare_table(comparison: Comparison, percentiles: bool = False) -> Renderab
     for column in ("A", "B", "change", "95 % interval"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("B is", no_wrap=True)
-    for row in _in_order(comparison, percentiles):
-        table.add_row(*_compare_cells(row), Text(row.word, style=_WORD_STYLE.get(row.word, "")))
-    return Group(head, table)
+    for compared in _worth_a_line(comparison, percentiles):
+        word = Text(compared.word, style=_WORD_STYLE.get(compared.word, ""))
+        table.add_row(*_compare_cells(compared), word)
+    return Group(head, Folding(table))
 
 
 def mixed_share(arm: Sequence[Run]) -> float | None:
@@ -179,8 +197,9 @@ def mixed_share(arm: Sequence[Run]) -> float | None:
     if not arm[0].spec.policy.startswith("ebplus"):
         return None
     modes = [steps.column("policy_mode") for run in arm if (steps := run.steps()) is not None]
-    total = sum(len(one) for one in modes)
-    return sum(pc.sum(pc.equal(one, "MB")).as_py() or 0 for one in modes) / total if total else None
+    total = sum(map(len, modes))
+    mixed = sum(pc.sum(pc.equal(mode, "MB")).as_py() or 0 for mode in modes)
+    return mixed / total if total else None
 
 
 def run_table(runs: Sequence[Run]) -> RenderableType:
@@ -188,8 +207,11 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    title = " and ".join(sorted({_kind(run) for run in runs}))
-    if any(len(arm) > 1 for arm in arms(runs)):
+    from harness.core.folding import Folding
+
+    arms = arms_of(runs)
+    title = " and ".join(sorted({kind_words(run) for run in runs}))
+    if any(len(arm) > 1 for arm in arms):
         title += ", means of the repeats"
     table = Table(title=title, box=None, pad_edge=False)
     table.title_justify, table.header_style = "left", "bold"
@@ -197,7 +219,7 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
     for column in ("tok/s", "req/s", "TTFT p50 s", "p99 s", "ITL p99 ms", "failed"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    for arm in arms(runs):
+    for arm in arms:
         documents = [run_document(run) for run in arm]
         repeats = f" ×{len(arm)}" if len(arm) > 1 else ""
         level = worst(run.level for run in arm)
@@ -211,54 +233,55 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
             str(sum(document["counts"]["failed"] or 0 for document in documents)),
             Text(level, style=_WORD_STYLE.get(level, "")),
         )
-    return table
+    return Folding(table)
 
 
 def _mean(documents: Sequence[dict[str, Any]], name: str, key: str, scale: float = 1.0) -> str:
+    """A metric's mean over the documents of an arm's repeats, a dash where one has none."""
     values = [document["metrics"].get(name, {}).get(key) for document in documents]
     if None in values:
         return "-"
     return _number(sum(values) / len(values), scale)
 
 
-def _knew(run: Run) -> str:
-    return "" if run.spec.lengths == "none" else f"[{run.spec.lengths} lengths] "
-
-
-def _kind(run: Run) -> str:
-    return f"{run.kind}, twin lengths" if is_twin(run) else run.kind
-
-
-def _in_order(comparison: Comparison, percentiles: bool) -> list[Row]:
-    """The rows worth a line: steady rates under their rates, no percentile without an interval, nothing twice."""
-    rows = comparison.rows
-    shown: list[Row] = []
-    for name, row in rows.items():
-        same = rows.get(name.replace("ttft_from_sent", "ttft"))
-        twice = same is not None and same is not row and (same.a, same.b) == (row.a, row.b)
-        thin = "." in name and not (percentiles or (name.endswith(".p99") and row.low is not None))
-        # KV footprints and time-weighted fairness stand beside decode's in the JSON document.
-        thin |= name in FAIRNESS and name not in _FAIRNESS_ROWS and not percentiles
-        if name.endswith("_steady") or twice or thin or row.a == row.b == 0:
+def _worth_a_line(comparison: Comparison, percentiles: bool) -> list[ComparedMetric]:
+    """The metrics that are shown: steady rates under their rates, no percentile without an interval, nothing twice."""
+    metrics = comparison.metrics
+    shown: list[ComparedMetric] = []
+    for name, compared in metrics.items():
+        if name.endswith("_steady") or compared.a == compared.b == 0:
             continue
-        shown += [row, *(rows[one] for one in (f"{name}_steady",) if one in rows)]
+        # In a closed loop both times to the first token are the same.
+        ttft = metrics.get(name.replace("ttft_from_sent", "ttft"), compared)
+        if ttft is not compared and (ttft.a, ttft.b) == (compared.a, compared.b):
+            continue
+        if not percentiles:
+            if "." in name and not (name.endswith(".p99") and compared.low is not None):
+                continue
+            # KV footprints and time-weighted fairness stand beside decode's in the JSON document.
+            if name in FAIRNESS and name not in _FAIRNESS_LABELS:
+                continue
+        shown.append(compared)
+        if f"{name}_steady" in metrics:
+            shown.append(metrics[f"{name}_steady"])
     return shown
 
 
-def _compare_cells(row: Row) -> list[str]:
-    metric = METRICS[row.metric.partition(".")[0]]
-    scale, unit = _scale(metric, row.a)
-    change = "-" if row.ratio is None else f"{percent(row.ratio)}%"
+def _compare_cells(compared: ComparedMetric) -> list[str]:
+    """A metric's line but for the word: name with unit, A, B, change and interval."""
+    metric = METRICS[compared.metric.partition(".")[0]]
+    scale, unit = _scale(metric, compared.a)
+    change = "-" if compared.ratio is None else f"{percent(compared.ratio)}%"
     interval = "-"
-    if row.low is not None and row.high is not None:
-        interval = f"{percent(row.low)} … {percent(row.high)}%"
-    name = row.metric.removesuffix("_s").replace("_s.", ".").replace("_throughput", "")
+    if compared.low is not None and compared.high is not None:
+        interval = f"{percent(compared.low)} … {percent(compared.high)}%"
+    name = compared.metric.removesuffix("_s").replace("_s.", ".").replace("_throughput", "")
     # A steady rate stands under its own rate.
     name = "  steady" if name.endswith("_steady") else f"{name} {unit}"
     if metric.name in FAIRNESS:
-        name = _FAIRNESS_ROWS.get(metric.name, metric.name.replace("_", " "))
+        name = _FAIRNESS_LABELS.get(metric.name, metric.name.replace("_", " "))
         name += " M" if scale < 1 else ""
-    return [name, _number(row.a, scale), _number(row.b, scale), change, interval]
+    return [name, _number(compared.a, scale), _number(compared.b, scale), change, interval]
 
 
 def _scale(metric: Metric, value: float | None) -> tuple[float, str]:

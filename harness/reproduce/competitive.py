@@ -27,7 +27,7 @@ def competitive_ratio(gamma: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Worst:
+class WorstCase:
     """The least ratio of the fair optimum to a form's makespan, and where: lengths, slots, both makespans."""
 
     gamma: float
@@ -41,7 +41,7 @@ class Worst:
     optimum: int
 
 
-def worst_cases(longest: int, requests: int) -> list[Worst]:
+def worst_cases(longest: int, requests: int) -> list[WorstCase]:
     """For α = 1 … o_1 − 1 and each form the worst of all instances with o_1 = `longest` and 2 … `requests` requests.
 
     UserError where the search would take too long. The paper's bound is for lengths without a grain; whole
@@ -55,8 +55,8 @@ def worst_cases(longest: int, requests: int) -> list[Worst]:
     return [worst for alpha in range(1, longest) for worst in _worst_at(longest, requests, alpha)]
 
 
-def _worst_at(longest: int, requests: int, alpha: int) -> Iterator[Worst]:
-    found: dict[str, Worst] = {}
+def _worst_at(longest: int, requests: int, alpha: int) -> Iterator[WorstCase]:
+    worst: dict[str, WorstCase] = {}
     gamma = alpha / longest
     for lengths in _instances(longest, requests):
         for slots in SLOTS:
@@ -66,11 +66,11 @@ def _worst_at(longest: int, requests: int, alpha: int) -> Iterator[Worst]:
                 "isjl-paper, hold": makespan(lengths, isjl_paper(lengths, slots, alpha, hold=True)),
             }
             optimum = fair_optimum(lengths, slots, alpha)
-            for form, its in steps.items():
-                if form not in found or optimum / its < found[form].ratio:
-                    stated = competitive_ratio(gamma)
-                    found[form] = Worst(gamma, stated, alpha, form, optimum / its, lengths, slots, its, optimum)
-    yield from found.values()
+            for form, taken in steps.items():
+                if form not in worst or optimum / taken < worst[form].ratio:
+                    stated, ratio = competitive_ratio(gamma), optimum / taken
+                    worst[form] = WorstCase(gamma, stated, alpha, form, ratio, lengths, slots, taken, optimum)
+    yield from worst.values()
 
 
 def _instances(longest: int, requests: int) -> Iterator[tuple[int, ...]]:
@@ -84,35 +84,35 @@ def curve(points: int = 200) -> list[dict[str, float]]:
     return [{"gamma": i / points, "cr": competitive_ratio(i / points)} for i in range(1, points)]
 
 
-def ratio_document(found: Sequence[Worst]) -> dict[str, Any]:
+def ratio_document(cases: Sequence[WorstCase]) -> dict[str, Any]:
     """The curve and the worst cases as JSON values."""
-    return {"source": "arXiv 2608.02244, eq. 10", "curve": curve(), "worst": [asdict(one) for one in found]}
+    return {"source": "arXiv 2608.02244, eq. 10", "curve": curve(), "worst": [asdict(case) for case in cases]}
 
 
-def ratio_csv(found: Sequence[Worst]) -> str:
+def ratio_csv(cases: Sequence[WorstCase]) -> str:
     """The worst cases, a row each."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("gamma", "cr_stated", "form", "ratio_worst", "alpha", "lengths", "slots", "steps", "optimum"))
-    for one in found:
-        lengths = " ".join(map(str, one.lengths))
+    for case in cases:
+        lengths = " ".join(map(str, case.lengths))
         writer.writerow(
-            (one.gamma, one.stated, one.form, one.ratio, one.alpha, lengths, one.slots, one.steps, one.optimum)
+            (case.gamma, case.stated, case.form, case.ratio, case.alpha, lengths, case.slots, case.steps, case.optimum)
         )
     return out.getvalue()
 
 
-def ratio_text(found: Sequence[Worst], longest: int, requests: int) -> str:
+def ratio_text(cases: Sequence[WorstCase], longest: int, requests: int) -> str:
     """A line a γ: CR as stated and the worst ratio of each form, with the instance of `isjl`."""
-    forms = list(dict.fromkeys(one.form for one in found))
+    forms = list(dict.fromkeys(case.form for case in cases))
     lines = [
         f"fair optimum over makespan, the worst of all with o_1 = {longest}, 2 to {requests} requests, B 2 and 3",
         f"{'γ':>6}{'CR(γ)':>8}" + "".join(f"{form:>18}" for form in forms) + "   isjl's worst instance",
     ]
     for alpha in range(1, longest):
-        here = {one.form: one for one in found if one.alpha == alpha}
-        one = here["isjl"]
-        ratios = "".join(f"{here[form].ratio:>18.3f}" for form in forms)
-        case = f"o = {one.lengths}, B = {one.slots}, α = {alpha}: {one.steps} steps, optimum {one.optimum}"
-        lines.append(f"{one.gamma:>6.3f}{one.stated:>8.3f}{ratios}   {case}")
+        by_form = {case.form: case for case in cases if case.alpha == alpha}
+        case = by_form["isjl"]
+        ratios = "".join(f"{by_form[form].ratio:>18.3f}" for form in forms)
+        instance = f"o = {case.lengths}, B = {case.slots}, α = {alpha}: {case.steps} steps, optimum {case.optimum}"
+        lines.append(f"{case.gamma:>6.3f}{case.stated:>8.3f}{ratios}   {instance}")
     return "\n".join(lines)

@@ -36,8 +36,8 @@ def _least(slots: int, alpha: int) -> Callable[[Running, Waiting], int]:
             if not now:
                 continue
             rest = list(waiting)
-            for one in started:
-                rest.remove(one)
+            for length in started:
+                rest.remove(length)
             # Nothing can start before the oldest beyond α have ended; else look again at the next step.
             after = _advance(now, 1, alpha)
             skip = 1
@@ -54,16 +54,18 @@ def _least(slots: int, alpha: int) -> Callable[[Running, Waiting], int]:
 
 
 def _open(running: Running, alpha: int) -> bool:
+    """Whether a start is allowed: nobody who runs is older than α."""
     return all(age <= alpha for age, _ in running)
 
 
 def _advance(running: Running, steps: int, alpha: int) -> Running:
+    """Who runs after so many steps, and since when."""
     return tuple(sorted((min(age + steps, alpha + 1), left - steps) for age, left in running if left > steps))
 
 
 def _choices(waiting: Waiting, most: int) -> list[Waiting]:
     """Which of the waiting may start together: as many as fit first, equal ones told apart by length alone."""
-    found: dict[Waiting, None] = {}
+    choices: dict[Waiting, None] = {}
     for count in range(min(most, len(waiting)), -1, -1):
-        found.update(dict.fromkeys(combinations(waiting, count)))
-    return list(found)
+        choices.update(dict.fromkeys(combinations(waiting, count)))
+    return list(choices)

@@ -28,7 +28,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PublishedRow:
     """A row of a table: the policy, its α (None for FCFS, SJF, LJF) and the cells by column."""
 
     policy: str
@@ -41,7 +41,7 @@ class Published:
     """The three tables by name (table1 …) and where they are from."""
 
     source: str
-    tables: dict[str, list[Row]]
+    tables: dict[str, list[PublishedRow]]
 
 
 def published(reference: Path | None = None) -> Published:
@@ -53,10 +53,12 @@ def published(reference: Path | None = None) -> Published:
         )
     path = reference / "isjl_tables.json" if reference.is_dir() else reference
     try:
-        tables = {f"table{one['table']}": one for one in json.loads(path.read_bytes())["tables"]}
-        found = {name: [_renamed(row, names) for row in tables[name]["rows"]] for name, names in _NAMES.items()}
-        found["table3"] = _by_policy(tables["table3"]["rows"])
-        return Published(f"{tables['table1']['source']} ({path.name})", found)
+        reference_tables = {f"table{table['table']}": table for table in json.loads(path.read_bytes())["tables"]}
+        tables = {
+            name: [_renamed(row, names) for row in reference_tables[name]["rows"]] for name, names in _NAMES.items()
+        }
+        tables["table3"] = _by_policy(reference_tables["table3"]["rows"])
+        return Published(f"{reference_tables['table1']['source']} ({path.name})", tables)
     except OSError as error:
         raise UserError(f"--reference {path}: cannot be read ({error.strerror or error})") from None
     except (ValueError, KeyError, TypeError) as error:
@@ -65,22 +67,23 @@ def published(reference: Path | None = None) -> Published:
         ) from None
 
 
-def _row(values: dict[str, Any]) -> Row:
+def _row(values: dict[str, Any]) -> PublishedRow:
     cells = {name: float(value) for name, value in values.items() if name not in ("policy", "alpha")}
-    return Row(values["policy"], values.get("alpha"), cells)
+    return PublishedRow(values["policy"], values.get("alpha"), cells)
 
 
-def _renamed(row: dict[str, Any], names: dict[str, str]) -> Row:
+def _renamed(row: dict[str, Any], names: dict[str, str]) -> PublishedRow:
     policy = row.get("policy", "ISJL")
-    return Row(
+    return PublishedRow(
         policy, row["alpha"] if policy == "ISJL" else None, {ours: float(row[its]) for ours, its in names.items()}
     )
 
 
-def _by_policy(rows: list[dict[str, Any]]) -> list[Row]:
-    found: dict[tuple[str, int | None], dict[str, float]] = {}
+def _by_policy(rows: list[dict[str, Any]]) -> list[PublishedRow]:
+    """Table 3, which the reference file has a cell a row: a row a policy, its cells named with their slots."""
+    cells_of: dict[tuple[str, int | None], dict[str, float]] = {}
     for row in rows:
         name = "throughput" if row["metric"] == "throughput" else "latency"
         key = row["policy"], row["alpha"] if row["policy"] == "ISJL" else None
-        found.setdefault(key, {})[f"{name}{row['B']}"] = float(row["value"])
-    return [Row(policy, alpha, cells) for (policy, alpha), cells in found.items()]
+        cells_of.setdefault(key, {})[f"{name}{row['B']}"] = float(row["value"])
+    return [PublishedRow(policy, alpha, cells) for (policy, alpha), cells in cells_of.items()]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.reproduce.isjl_published import Published, Row
+from harness.reproduce.isjl_published import Published, PublishedRow
 from harness.reproduce.length_laws import of_table1, of_table3
 from harness.simulate.token_steps import Segments, StepTime, Totals, segments_of, totals_of
 from policies.offline.baselines import Planner, fcfs, ljf, sjf
@@ -33,10 +33,10 @@ FORMS: dict[str, Callable[[int], Planner]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RemadeRow:
     """A published row and ours, a dictionary of cells for each form of the policy."""
 
-    row: Row
+    row: PublishedRow
     ours: dict[str, dict[str, float]]
 
     def to_dict(self) -> dict[str, Any]:
@@ -44,12 +44,12 @@ class Again:
         return {"policy": self.row.policy, "alpha": self.row.alpha, "published": self.row.cells, "ours": self.ours}
 
 
-def tables_again(published: Published, seeds: int) -> dict[str, list[Again]]:
+def tables_again(published: Published, seeds: int) -> dict[str, list[RemadeRow]]:
     """The three tables beside ours, each of ours a mean over `seeds` samples of lengths."""
     samples = [of_table1(seed) for seed in range(seeds)]
     longest_first = [_totals(lengths, ljf, SLOTS) for lengths in samples]
 
-    def profit(row: Row) -> dict[str, dict[str, float]]:
+    def profit(row: PublishedRow) -> dict[str, dict[str, float]]:
         return {
             form: _mean(
                 [_money(_totals(o, planner, SLOTS), base) for o, base in zip(samples, longest_first, strict=True)]
@@ -57,17 +57,18 @@ def tables_again(published: Published, seeds: int) -> dict[str, list[Again]]:
             for form, planner in _planners(row).items()
         }
 
-    def only(cells: dict[str, dict[str, float]], row: Row) -> dict[str, dict[str, float]]:
-        return {form: {name: found[name] for name in row.cells} for form, found in cells.items()}
+    def only(cells: dict[str, dict[str, float]], row: PublishedRow) -> dict[str, dict[str, float]]:
+        return {form: {name: of_form[name] for name in row.cells} for form, of_form in cells.items()}
 
     again = {
-        name: [Again(row, only(profit(row), row)) for row in published.tables[name]] for name in ("table1", "table2")
+        name: [RemadeRow(row, only(profit(row), row)) for row in published.tables[name]]
+        for name in ("table1", "table2")
     }
-    again["table3"] = [Again(row, _pools(row, seeds)) for row in published.tables["table3"]]
+    again["table3"] = [RemadeRow(row, _pools(row, seeds)) for row in published.tables["table3"]]
     return again
 
 
-def _planners(row: Row) -> dict[str, Planner]:
+def _planners(row: PublishedRow) -> dict[str, Planner]:
     if row.alpha is None:
         return {row.policy.lower(): BASELINES[row.policy]}
     return {form: make(row.alpha) for form, make in FORMS.items()}
@@ -101,16 +102,16 @@ def _money(totals: Totals, base: Totals) -> dict[str, float]:
 
 
 def _mean(samples: Sequence[dict[str, float]]) -> dict[str, float]:
-    mean = {name: float(np.mean([one[name] for one in samples])) for name in samples[0]}
+    mean = {name: float(np.mean([cells[name] for cells in samples])) for name in samples[0]}
     if mean.get("saved"):
         # As printed: of the means, c* = τE/(T_LJF − T).
         mean["break_even"] = mean["tau_e"] / mean["saved"]
     return mean
 
 
-def _pools(row: Row, seeds: int) -> dict[str, dict[str, float]]:
+def _pools(row: PublishedRow, seeds: int) -> dict[str, dict[str, float]]:
     """Table 3: throughput (tokens/s) and mean end-to-end latency (s, from the pool's start) at B = 16 and 32."""
-    found = {}
+    cells_of_pools = {}
     planner = BASELINES.get(row.policy) or FORMS["isjl"](row.alpha or 0)
     for size, step_time in POOLS:
         cells = {}
@@ -122,12 +123,12 @@ def _pools(row: Row, seeds: int) -> dict[str, dict[str, float]]:
                     _ends(lengths[first : first + size], planner, slots, step_time)
                     for first in range(0, len(lengths), size)
                 ]
-                rates.append(sum(lengths) / sum(float(one.max()) for one in ends))
+                rates.append(sum(lengths) / sum(float(ends_of_pool.max()) for ends_of_pool in ends))
                 latencies.append(float(np.concatenate(ends).mean()))
             cells[f"throughput{slots}"] = float(np.mean(rates))
             cells[f"latency{slots}"] = float(np.mean(latencies))
-        found[f"pools of {size}"] = cells
-    return found
+        cells_of_pools[f"pools of {size}"] = cells
+    return cells_of_pools
 
 
 def _ends(lengths: Sequence[int], planner: Planner, slots: int, step_time: StepTime) -> Any:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.reproduce.isjl_tables import Again
+from harness.reproduce.isjl_published import PublishedRow
+from harness.reproduce.isjl_tables import RemadeRow
 
 _TITLES = {
     "table1": "Table 1: profit and cost, n = 400, B = 50 (gain %: throughput against LJF; gap: tokens, mean of steps)",
@@ -30,7 +31,7 @@ _COLUMNS = {
 }
 
 
-def tables_text(again: dict[str, list[Again]], source: str, seeds: int) -> str:
+def tables_text(again: dict[str, list[RemadeRow]], source: str, seeds: int) -> str:
     """All tables, a published row and ours below it, with the differences of each column at the end."""
     lines = [f"published: {source}", f"ours: token-step model, mean over {seeds} samples of lengths, all lengths known"]
     for name, rows in again.items():
@@ -38,43 +39,52 @@ def tables_text(again: dict[str, list[Again]], source: str, seeds: int) -> str:
     return "\n".join(lines)
 
 
-def _table(rows: Sequence[Again]) -> list[str]:
+def _table(rows: Sequence[RemadeRow]) -> list[str]:
     columns = [_COLUMNS[name] for name in rows[0].row.cells]
     lines = [f"{'':<13}{'':<18}" + "".join(f"{title:>11}" for title, _ in columns)]
-    for one in rows:
-        name = one.row.policy if one.row.alpha is None else f"{one.row.policy}({one.row.alpha})"
-        for who, cells in (("published", one.row.cells), *one.ours.items()):
-            told = "".join(
-                f"{cells[key]:>11{_COLUMNS[key][1]}}" if key in cells else f"{'-':>11}" for key in one.row.cells
-            )
-            lines.append(f"{name if who == 'published' else '':<13}{who:<18}{told}")
+    for remade in rows:
+        row = remade.row
+        name = row.policy if row.alpha is None else f"{row.policy}({row.alpha})"
+        for who, cells in (("published", row.cells), *remade.ours.items()):
+            text = "".join(f"{cells[key]:>11{_COLUMNS[key][1]}}" if key in cells else f"{'-':>11}" for key in row.cells)
+            lines.append(f"{name if who == 'published' else '':<13}{who:<18}{text}")
     return lines
 
 
-def _differences(rows: Sequence[Again]) -> list[str]:
+def _differences(rows: Sequence[RemadeRow]) -> list[str]:
     """Per form and column the median and the greatest difference, in % of what is published (gain: in points)."""
     lines = ["difference, median (greatest, where) of the rows with another value than 0:"]
-    forms = dict.fromkeys(form for one in rows for form in one.ours if one.row.alpha is not None)
-    baselines = [one for one in rows if one.row.alpha is None]
-    groups = {form: [(one, one.ours[form]) for one in rows if form in one.ours] for form in forms}
-    shared = {form for form in forms if all(form in one.ours for one in baselines)}
-    if baselines and not shared:
-        groups = {"fcfs, ljf": [(one, cells) for one in baselines for cells in one.ours.values()]} | groups
-    for form, pairs in groups.items():
-        told = []
-        for key in rows[0].row.cells:
-            found = [
-                (_off(key, cells[key], one.row.cells[key]), one.row.alpha or one.row.policy)
-                for one, cells in pairs
-                if key in cells and one.row.cells[key]
-            ]
-            if found:
-                worst, where = max(found, key=lambda pair: abs(pair[0]))
-                unit = " points" if key == "gain" else " %"
-                middle = float(np.median([abs(off) for off, _ in found]))
-                told.append(f"{_COLUMNS[key][0]} {middle:.1f} ({worst:+.1f}{unit}, {where})")
-        lines.append(f"  {form}: {'; '.join(told)}")
+    for form, pairs in _groups(rows).items():
+        columns = [_difference(key, pairs) for key in rows[0].row.cells]
+        lines.append(f"  {form}: {'; '.join(column for column in columns if column)}")
     return lines
+
+
+def _groups(rows: Sequence[RemadeRow]) -> dict[str, list[tuple[PublishedRow, dict[str, float]]]]:
+    """The rows that a form of ISJL made, each with its cells; where no form made the baselines, they are a group."""
+    forms = dict.fromkeys(form for remade in rows for form in remade.ours if remade.row.alpha is not None)
+    baselines = [remade for remade in rows if remade.row.alpha is None]
+    groups = {form: [(remade.row, remade.ours[form]) for remade in rows if form in remade.ours] for form in forms}
+    shared = {form for form in forms if all(form in remade.ours for remade in baselines)}
+    if baselines and not shared:
+        of_baselines = [(remade.row, cells) for remade in baselines for cells in remade.ours.values()]
+        groups = {"fcfs, ljf": of_baselines} | groups
+    return groups
+
+
+def _difference(key: str, pairs: Sequence[tuple[PublishedRow, dict[str, float]]]) -> str:
+    """The median and the greatest difference of a column; empty where no row has it."""
+    differences = [
+        (_off(key, cells[key], row.cells[key]), row.alpha or row.policy)
+        for row, cells in pairs
+        if key in cells and row.cells[key]
+    ]
+    if not differences:
+        return ""
+    worst, where = max(differences, key=lambda difference: abs(difference[0]))
+    unit = " points" if key == "gain" else " %"
+    middle = float(np.median([abs(off) for off, _ in differences]))
+    return f"{_COLUMNS[key][0]} {middle:.1f} ({worst:+.1f}{unit}, {where})"
 
 
 def _off(key: str, ours: float, theirs: float) -> float:

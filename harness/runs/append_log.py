@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from harness.core.files import open_anew
 from harness.core.records import FINISHES, LATER, MODES, PHASES
 
 # The names that a dictionary column may hold: fixed, so that every batch has the same codes.
@@ -96,36 +97,36 @@ def whole_batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 def to_parquet(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schema) -> None:
     """Write batches as a Parquet file, put in place at once; OSError leaves no half of it."""
-    rough = target.with_suffix(".tmp")
+    part = target.with_suffix(".tmp")
     try:
-        with rough.open("wb") as file:
-            with pq.ParquetWriter(file, schema, **_encoded(schema)) as writer:
+        with open_anew(part) as file:
+            with pq.ParquetWriter(file, schema, **_parquet_options(schema)) as writer:
                 group: list[pa.RecordBatch] = []
                 for batch in batches:
                     missing = set(schema.names) - set(batch.schema.names)
                     # Other columns are damage, which the writer tells.
                     group.append(conform(batch, schema) if missing <= LATER else batch)
-                    if sum(one.num_rows for one in group) >= _GROUP:
-                        writer.write_table(_in_order(pa.Table.from_batches(group)))
+                    if sum(in_group.num_rows for in_group in group) >= _GROUP:
+                        writer.write_table(_by_row(pa.Table.from_batches(group)))
                         group = []
-                writer.write_table(_in_order(pa.Table.from_batches(group, schema=schema)))
+                writer.write_table(_by_row(pa.Table.from_batches(group, schema=schema)))
             file.flush()
             os.fsync(file.fileno())
-        rough.replace(target)
+        part.replace(target)
     except BaseException:
-        rough.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
 
 
-def _in_order(table: pa.Table) -> pa.Table:
+def _by_row(table: pa.Table) -> pa.Table:
     """Requests by their row instead of by when they ended: ids, rows and send times then take next to no space."""
     return table.sort_by("row") if "row" in table.column_names else table
 
 
-def _encoded(schema: pa.Schema) -> dict[str, Any]:
+def _parquet_options(schema: pa.Schema) -> dict[str, Any]:
     """How a table's columns are written: counts as differences, the rest by the values that recur."""
-    encodings = {one.name: "DELTA_BINARY_PACKED" for one in schema if pa.types.is_integer(one.type)}
-    encodings |= {name: how for name, how in _ENCODINGS.items() if name in schema.names}
+    encodings = {field.name: "DELTA_BINARY_PACKED" for field in schema if pa.types.is_integer(field.type)}
+    encodings |= {name: encoding for name, encoding in _ENCODINGS.items() if name in schema.names}
     recurring = [name for name in schema.names if name not in encodings]
     return {
         "compression": "zstd",

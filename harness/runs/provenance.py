@@ -72,10 +72,10 @@ def commit() -> str | None:
     # A pattern that no tag matches: one call then gives the bare commit and whether the tree is dirty.
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--match=/"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+        described = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return found.stdout.strip() or None
+    return described.stdout.strip() or None
 
 
 def mask_command(argv: Sequence[str]) -> list[str]:
@@ -84,41 +84,41 @@ def mask_command(argv: Sequence[str]) -> list[str]:
     Masked are the values of options, assignments and headers whose name holds a word such as key, token or
     authorization, a URL's user and query, and tokens of known shape: rather too much than too little.
     """
-    out: list[str] = []
+    masked: list[str] = []
     hide_next = False
     for place, word in enumerate(argv):
         if place == 0:
-            out.append(Path(word).name)
+            masked.append(Path(word).name)
         elif hide_next:
-            out.append(MASK)
+            masked.append(MASK)
             hide_next = False
         elif word.startswith("-") and "=" not in word:
             glued = word[:2] in _SECRET_FLAGS and len(word) > 2
-            out.append(word[:2] + MASK if glued else word)
+            masked.append(word[:2] + MASK if glued else word)
             hide_next = not glued and (word in _SECRET_FLAGS or is_secret(word))
         else:
-            out.append(mask(word))
-    return out
+            masked.append(mask(word))
+    return masked
 
 
 def mask(text: str) -> str:
     """A text with `***` for what may be a secret in it, and `~` for the home directory."""
 
-    def assigned(found: re.Match[str]) -> str:
-        return found["name"] + found["sign"] + (MASK if is_secret(found["name"]) else found["value"])
+    def mask_assigned(match: re.Match[str]) -> str:
+        return match["name"] + match["sign"] + (MASK if is_secret(match["name"]) else match["value"])
 
-    def url(found: re.Match[str]) -> str:
-        user = f"{MASK}@" if found["user"] else ""
-        tail = f"{found['tail'][0]}{MASK}" if found["tail"] else ""
-        return found["scheme"] + user + found["rest"] + tail
+    def mask_url(match: re.Match[str]) -> str:
+        user = f"{MASK}@" if match["user"] else ""
+        tail = f"{match['tail'][0]}{MASK}" if match["tail"] else ""
+        return match["scheme"] + user + match["rest"] + tail
 
-    text = _URL.sub(url, _KNOWN_SHAPES.sub(MASK, text))
+    text = _URL.sub(mask_url, _KNOWN_SHAPES.sub(MASK, text))
     head, sign, value = text.partition("=")
     if sign and text.startswith("-"):
         # An option's value may hold an assignment of its own (`--workload=sharegpt:token=x`).
         return f"{head}={MASK}" if is_secret(head) else f"{head}={mask(value)}"
     for pattern in _ASSIGNED:
-        text = pattern.sub(assigned, text)
+        text = pattern.sub(mask_assigned, text)
     home = os.path.expanduser("~")
     return text.replace(home, "~") if len(home) > 1 else text
 
@@ -136,9 +136,12 @@ def scrub(value: Any) -> Any:
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, dict):
-        return {key: MASK if isinstance(one, str) and is_secret(str(key)) else scrub(one) for key, one in value.items()}
+        return {
+            name: MASK if isinstance(inner, str) and is_secret(str(name)) else scrub(inner)
+            for name, inner in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [scrub(one) for one in value]
+        return [scrub(item) for item in value]
     return value
 
 

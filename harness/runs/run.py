@@ -17,25 +17,10 @@ import pyarrow as pa
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.measure.verdict import NO_VERDICT
-from harness.runs.schema import SCHEMA_VERSION, check_concluded, check_manifest, check_summary, read_json
-from harness.runs.tables import TABLES, read_table
-
-__all__ = [
-    "PARTIAL",
-    "SCHEMA_VERSION",
-    "TABLES",
-    "Run",
-    "find_partials",
-    "find_runs",
-    "load_run",
-    "load_runs",
-    "run_path",
-    "runs_of",
-    "slug",
-]
+from harness.runs.schema import check_concluded, check_manifest, check_summary, read_json
+from harness.runs.tables import read_table
 
 PARTIAL = ".partial"
-
 
 _SLUG_LENGTH = 80
 
@@ -86,11 +71,11 @@ class Run:
     @property
     def profile(self) -> str:
         """What `--gpu` takes to read this run's profile again: its file where it has one, else the GPU's name."""
-        told = self.manifest.get("provenance", {}).get("profile_file")
-        return os.path.expanduser(told) if self.spec.profile and isinstance(told, str) else self.spec.gpu
+        file = self.manifest.get("provenance", {}).get("profile_file")
+        return os.path.expanduser(file) if self.spec.profile and isinstance(file, str) else self.spec.gpu
 
     @property
-    def told(self) -> dict[str, Any]:
+    def known_spec(self) -> dict[str, Any]:
         """What is known of the spec: all of it, or of a reported run what its source tells."""
         if self.kind == "reported":
             return dict(self.manifest["spec"])
@@ -108,10 +93,10 @@ class Run:
 
 def slug(name: str) -> str:
     """A name as a path segment of [a-z0-9._=+-], never empty or hidden; long ones end in a hash."""
-    out = re.sub(r"[^a-z0-9._=+-]", "-", name.lower()).lstrip(".-") or "none"
-    if len(out) > _SLUG_LENGTH:
-        out = f"{out[: _SLUG_LENGTH - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-    return out
+    segment = re.sub(r"[^a-z0-9._=+-]", "-", name.lower()).lstrip(".-") or "none"
+    if len(segment) > _SLUG_LENGTH:
+        segment = f"{segment[: _SLUG_LENGTH - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return segment
 
 
 def run_path(out: Path, spec: RunSpec, started: datetime, digest: str | None = None) -> Path:
@@ -120,11 +105,11 @@ def run_path(out: Path, spec: RunSpec, started: datetime, digest: str | None = N
     `digest` is the one in run.json, None the spec's own: a run from before a field of the spec has another.
     """
     stamp = started.astimezone(UTC).strftime("%Y%m%dt%H%M%S.%fz")
-    names = (_gpu_name(spec.gpu), spec.model, spec.workload, spec.policy)
+    names = (gpu_name(spec.gpu), spec.model, spec.workload, spec.policy)
     return out.joinpath(*map(slug, names), f"{stamp}-{(digest or spec.digest)[:8]}-r{spec.repeat}")
 
 
-def _gpu_name(gpu: str) -> str:
+def gpu_name(gpu: str) -> str:
     """A GPU's name; runs of before have the path of a profile file there, which is none: its file's name stands in."""
     return PurePosixPath(gpu).stem if gpu.endswith(".toml") else gpu
 
@@ -134,7 +119,7 @@ def load_run(path: Path) -> Run:
     if not os.path.isfile(path / "run.json"):
         if is_partial(path) or os.path.isdir(partial_of(path)):
             raise UserError(f"{path}: this run did not finish: `bench recover {path}` makes it readable")
-        raise no_run(path)
+        raise no_run_error(path)
     manifest = read_json(path / "run.json", "it cannot be mended: run again")
     spec = check_manifest(path / "run.json", manifest)
     if manifest["status"] == "running":
@@ -164,7 +149,11 @@ def find_runs(root: Path) -> list[Path]:
 
 def runs_of(paths: Iterable[Path]) -> list[Path]:
     """The finished runs at and under each path; one that holds none stands as it is, for `load_run` to say why."""
-    return [path for given in paths for path in (find_runs(given) if given.is_dir() else [given]) or [given]]
+    found: list[Path] = []
+    for path in paths:
+        below = find_runs(path) if path.is_dir() else []
+        found += below or [path]
+    return found
 
 
 def find_partials(root: Path) -> list[Path]:
@@ -191,27 +180,29 @@ def _walk(root: Path, most: int | None = None) -> Iterator[Path]:
             )
 
 
-def no_run(path: Path) -> UserError:
+def no_run_error(path: Path) -> UserError:
     """What to say of a path that holds no run: it may be the parent of some."""
-    found = next((one for one in _walk(path, _LOOKED_AT) if not is_partial(one)), None) if os.path.isdir(path) else None
-    hint = f"name one run, such as {found}" if found else "name one that `bench list` shows"
+    below = None
+    if os.path.isdir(path):
+        below = next((run for run in _walk(path, _LOOKED_AT) if not is_partial(run)), None)
+    hint = f"name one run, such as {below}" if below else "name one that `bench list` shows"
     return UserError(f"{path}: no run directory (no run.json): {hint}")
 
 
-def named(path: Path) -> Path:
+def _with_name(path: Path) -> Path:
     """The path with a last part that is its name: `.` and `..` have none."""
     return path if path.name not in ("", "..") else path.resolve()
 
 
 def is_partial(path: Path) -> bool:
     """Whether this is the directory of a run that goes on still or was killed."""
-    name = named(path).name
+    name = _with_name(path).name
     return name.endswith(PARTIAL) and name != PARTIAL
 
 
 def partial_of(path: Path) -> Path:
     """The name of a run's directory while it runs."""
-    path = named(path)
+    path = _with_name(path)
     if is_partial(path):
         return path
     # The root has no name to add to.
@@ -220,5 +211,5 @@ def partial_of(path: Path) -> Path:
 
 def final_of(path: Path) -> Path:
     """The name of a run's directory once it is finished."""
-    path = named(path)
+    path = _with_name(path)
     return path.with_name(path.name.removesuffix(PARTIAL)) if is_partial(path) else path

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import UserError
-from harness.core.runspec import RunSpec
+from harness.core.runspec import SCHEMA_VERSION, RunSpec
 from harness.measure.metrics import METRICS
+from harness.measure.summary import COUNTS
 from harness.measure.verdict import LEVELS
 
-SCHEMA_VERSION = 1
+# The most to be trusted first: what was timed comes before what was computed or only told.
 KINDS = ("measured", "emulated", "simulated", "reported")
 # The kind of what an engine's runs tell; a reported figure may be of any engine.
 KIND_OF = {
@@ -37,45 +38,47 @@ _MOST_ROWS = 10**8
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ValueForm:
     """What a value must be, in words and as a test."""
 
     words: str
     fits: Callable[[Any], bool]
 
 
-def _one_of(names: tuple[str, ...]) -> Form:
-    return Form(f"one of {', '.join(names)}", lambda value: isinstance(value, str) and value in names)
+def _one_of(names: tuple[str, ...]) -> ValueForm:
+    return ValueForm(f"one of {', '.join(names)}", lambda value: isinstance(value, str) and value in names)
 
 
-def _whole(lowest: int, highest: int = _LARGEST) -> Form:
-    return Form(f"a whole number of at least {lowest}", lambda value: type(value) is int and lowest <= value <= highest)
+def _whole(lowest: int, highest: int = _LARGEST) -> ValueForm:
+    return ValueForm(
+        f"a whole number of at least {lowest}", lambda value: type(value) is int and lowest <= value <= highest
+    )
 
 
-def _or_null(form: Form) -> Form:
-    return Form(f"{form.words}, or null", lambda value: value is None or form.fits(value))
+def _or_null(form: ValueForm) -> ValueForm:
+    return ValueForm(f"{form.words}, or null", lambda value: value is None or form.fits(value))
 
 
-def _all(form: Form, words: str) -> Form:
-    return Form(words, lambda value: isinstance(value, dict) and all(map(form.fits, value.values())))
+def _all(form: ValueForm, words: str) -> ValueForm:
+    return ValueForm(words, lambda value: isinstance(value, dict) and all(map(form.fits, value.values())))
 
 
-def _list_of(form: Form, words: str) -> Form:
-    return Form(words, lambda value: isinstance(value, list) and all(map(form.fits, value)))
+def _list_of(form: ValueForm, words: str) -> ValueForm:
+    return ValueForm(words, lambda value: isinstance(value, list) and all(map(form.fits, value)))
 
 
-_TEXT = Form("text", lambda value: isinstance(value, str))
-_LINE = Form("one line of text", lambda value: isinstance(value, str) and value.isprintable())
-_NUMBER = Form("a number", lambda value: type(value) in (int, float))
-_OBJECT = Form("an object of keys and values", lambda value: isinstance(value, dict))
+_TEXT = ValueForm("text", lambda value: isinstance(value, str))
+_LINE = ValueForm("one line of text", lambda value: isinstance(value, str) and value.isprintable())
+_NUMBER = ValueForm("a number", lambda value: type(value) in (int, float))
+_OBJECT = ValueForm("an object of keys and values", lambda value: isinstance(value, dict))
 _TEXTS = _list_of(_TEXT, "a list of texts")
 # What is larger is no share, and its percent is no number.
-_SHARE = Form("a share, 0 or more", lambda value: type(value) in (int, float) and 0 <= value <= 1e6)
-_BOOL = Form("true or false", lambda value: isinstance(value, bool))
+_SHARE = ValueForm("a share, 0 or more", lambda value: type(value) in (int, float) and 0 <= value <= 1e6)
+_BOOL = ValueForm("true or false", lambda value: isinstance(value, bool))
 _COUNT = _whole(0)
 
 # Dotted keys; what stands in a table and not in the file is passed over unless it is required.
-_SPEC: dict[str, Form] = {
+_SPEC: dict[str, ValueForm] = {
     **{
         f"spec.{name}": _LINE
         for name in ("gpu", "model", "policy", "workload", "engine", "arrival", "cost_model", "lengths")
@@ -90,11 +93,15 @@ _SPEC: dict[str, Form] = {
     "spec.alpha": _or_null(_NUMBER),
     "spec.engine_args": _LINE,
     "spec.profile": _LINE,
+    "spec.tp": _whole(1),
+    "spec.config": _OBJECT,
+    "spec.host": _LINE,
+    "spec.policy_costs": _LINE,
     "spec.sessions": _BOOL,
     "spec.think_s": _NUMBER,
     "spec.prefix_caching": _or_null(_NUMBER),
 }
-_MANIFEST: dict[str, Form] = {
+_MANIFEST: dict[str, ValueForm] = {
     "spec": _OBJECT,
     "digest": _LINE,
     "kind": _one_of(KINDS),
@@ -121,6 +128,7 @@ _MANIFEST: dict[str, Form] = {
     "client": _OBJECT,
     "client.cpu_share": _or_null(_SHARE),
     "client.wait_share": _or_null(_SHARE),
+    **{f"client.{name}": _or_null(_COUNT) for name in ("echoed", "foreign", "beyond_usage")},
     "lengths": _OBJECT,
     "lengths.outlived": _COUNT,
     "lengths.ended": _COUNT,
@@ -132,28 +140,16 @@ _MANIFEST: dict[str, Form] = {
     **_SPEC,
 }
 # What `bench recover` makes again from the tables.
-_CONCLUDED: dict[str, Form] = {
-    "counts": Form("an object of whole numbers", lambda value: isinstance(value, dict)),
-    **{
-        f"counts.{name}": _COUNT
-        for name in (
-            "requests",
-            "completed",
-            "failed",
-            "output_tokens",
-            "prompt_tokens",
-            "steps",
-            "mixed_steps",
-            "preemptions",
-        )
-    },
+_CONCLUDED: dict[str, ValueForm] = {
+    "counts": ValueForm("an object of whole numbers", lambda value: isinstance(value, dict)),
+    **{f"counts.{name}": _COUNT for name in COUNTS},
     "counts.finishes": _all(_COUNT, "an object of whole numbers"),
     "verdict": _OBJECT,
     "verdict.level": _one_of(LEVELS),
     "verdict.reasons": _TEXTS,
     "verdict.checks": _list_of(_OBJECT, "a list of checks"),
 }
-_SUMMARY: dict[str, Form] = {
+_SUMMARY: dict[str, ValueForm] = {
     "window": _or_null(_OBJECT),
     "window.start_s": _NUMBER,
     "window.end_s": _NUMBER,
@@ -183,8 +179,8 @@ def read_json(path: Path, remedy: str, missing_ok: bool = False) -> dict[str, An
         # A pipe would be waited for.
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise UserError(f"{path}: not a regular file: {remedy}")
-        value = json.loads(path.read_bytes(), parse_constant=_no_number)
-        _sound(value)
+        value = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+        _refuse_odd_values(value)
     except FileNotFoundError:
         if missing_ok:
             return {}
@@ -205,13 +201,13 @@ def check_manifest(path: Path, manifest: dict[str, Any]) -> RunSpec:
     # Published figures come without what a run of ours writes down.
     needed = _ALWAYS if manifest.get("kind") == "reported" else _ALWAYS + _OF_OURS
     _check(path, manifest, _MANIFEST, needed, _COPY)
-    told = manifest["spec"]
+    values = manifest["spec"]
     try:
-        spec = RunSpec.from_dict(told)
+        spec = RunSpec.from_dict(values)
     except TypeError as error:
         raise UserError(f"{path}: not a run's manifest ({error}): {_COPY}, or upgrade schedbench") from None
     # Of what stands there and not of the spec as read: a field that came later has no part in an older digest.
-    canonical = json.dumps(told, sort_keys=True, separators=(",", ":"))
+    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
     if hashlib.sha256(canonical.encode()).hexdigest() != manifest["digest"]:
         raise UserError(f"{path}: run.json was edited: its spec does not match its digest: {_COPY}")
     return spec
@@ -232,21 +228,21 @@ def check_summary(path: Path, summary: dict[str, Any]) -> None:
             raise _wrong(path, key, values, "an object of values", remedy)
         if name in METRICS and METRICS[name].kind == "number" and "value" not in values:
             raise UserError(f"{path}: {key} has no value: {remedy}")
-        for one, value in values.items():
-            form = _LINE if one in _METRIC_TEXTS else _or_null(_NUMBER)
+        for part, value in values.items():
+            form = _LINE if part in _METRIC_TEXTS else _or_null(_NUMBER)
             if not form.fits(value):
-                raise _wrong(path, f"{key}.{_shown(one)}", value, form.words, remedy)
+                raise _wrong(path, f"{key}.{_shown(part)}", value, form.words, remedy)
 
 
 def _check(
-    path: Path, values: Mapping[str, Any], table: Mapping[str, Form], needed: Collection[str], remedy: str
+    path: Path, values: Mapping[str, Any], table: Mapping[str, ValueForm], needed: Collection[str], remedy: str
 ) -> None:
     for key in needed:
         if key not in values:
             raise UserError(f"{path}: {key} is missing: {remedy}")
     for key, form in table.items():
-        found, value = _at(values, key)
-        if not found:
+        is_there, value = _value_at(values, key)
+        if not is_there:
             continue
         if not form.fits(value):
             raise _wrong(path, key, value, form.words, remedy)
@@ -255,14 +251,14 @@ def _check(
                 raise UserError(f"{path}: {key}.{part} is missing: {remedy}")
 
 
-def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
-    """The value under a dotted key; what stands above it has been checked before."""
-    here: Any = values
+def _value_at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
+    """Whether there is a value under a dotted key, and the value; what stands above it has been checked before."""
+    value: Any = values
     for part in key.split("."):
-        if not isinstance(here, dict) or part not in here:
+        if not isinstance(value, dict) or part not in value:
             return False, None
-        here = here[part]
-    return True, here
+        value = value[part]
+    return True, value
 
 
 def _wrong(path: Path, key: str, value: Any, words: str, remedy: str) -> UserError:
@@ -270,25 +266,27 @@ def _wrong(path: Path, key: str, value: Any, words: str, remedy: str) -> UserErr
 
 
 def _shown(value: Any) -> str:
+    """A key or value as an error can hold it: a word as it is, all else in quotes and in ASCII."""
     text = value if isinstance(value, str) and value.isidentifier() else ascii(value)
     return text if len(text) <= 60 else f"{text[:50]}…"
 
 
-def _no_number(word: str) -> float:
+def _refuse_constant(word: str) -> float:
+    """ValueError for NaN and its like, which JSON does not have."""
     raise ValueError(f"{word} is no JSON number")
 
 
-def _sound(value: Any, depth: int = 0) -> None:
+def _refuse_odd_values(value: Any, depth: int = 0) -> None:
     """ValueError for what no run of ours holds: deep nesting, endless numbers, text that is not Unicode."""
     if depth > _DEEPEST:
         raise ValueError(f"nested more than {_DEEPEST} deep")
     if isinstance(value, dict):
-        for key, one in value.items():
-            _sound(key)
-            _sound(one, depth + 1)
+        for key, inner in value.items():
+            _refuse_odd_values(key)
+            _refuse_odd_values(inner, depth + 1)
     elif isinstance(value, list):
-        for one in value:
-            _sound(one, depth + 1)
+        for item in value:
+            _refuse_odd_values(item, depth + 1)
     elif isinstance(value, str):
         try:
             value.encode()

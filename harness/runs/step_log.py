@@ -75,8 +75,8 @@ class StepLog:
 
 def client_id(engine_id: str) -> str:
     """The X-Request-Id in the engine's name for a request; the name itself where it has another form."""
-    found = _COMPLETION.fullmatch(engine_id) or _CHAT.fullmatch(engine_id)
-    return found[1] if found else engine_id
+    match = _COMPLETION.fullmatch(engine_id) or _CHAT.fullmatch(engine_id)
+    return match[1] if match else engine_id
 
 
 def read_step_log(path: Path, origin_ns: int) -> StepLog:
@@ -94,15 +94,11 @@ def read_step_log(path: Path, origin_ns: int) -> StepLog:
     states: list[PolicyState] = []
     steps, events = bytearray(), bytearray()
     names: list[str] = []
-    at, end = len(MAGIC), len(data)
-    while at + PREFIX.size <= end:
-        kind, size = PREFIX.unpack_from(data, at)
-        start, stop = at + PREFIX.size, at + PREFIX.size + size
-        if stop > end:
-            break
-        if kind == STEP and size == STEP_BYTES:
+    end = len(MAGIC)
+    for kind, at, start, stop in _records(data):
+        if kind == STEP and stop - start == STEP_BYTES:
             steps += data[start:stop]
-        elif kind == EVENT and size >= EVENT_BYTES:
+        elif kind == EVENT and stop - start >= EVENT_BYTES:
             events += data[start : start + EVENT_BYTES]
             names.append(data[start + EVENT_BYTES : stop].decode())
         elif kind == STATE:
@@ -111,13 +107,26 @@ def read_step_log(path: Path, origin_ns: int) -> StepLog:
             header = json.loads(data[start:stop])
         else:
             raise UserError(f"{path}: no known record at byte {at}: the file is damaged, or of another version")
-        at = stop
+        end = stop
     rows = np.frombuffer(bytes(steps), dtype="<i8").reshape(-1, len(STEP_COLUMNS)).astype(np.int64)
     rows[:, 0] -= origin_ns
-    return StepLog(header, states, rows, _events(events, names, origin_ns), end - at)
+    return StepLog(header, states, rows, _event_table(events, names, origin_ns), len(data) - end)
 
 
-def _events(packed: bytearray, names: list[str], origin_ns: int) -> pa.Table:
+def _records(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """The kind of each whole record, where it begins, and where its content begins and ends."""
+    at = len(MAGIC)
+    while at + PREFIX.size <= len(data):
+        kind, size = PREFIX.unpack_from(data, at)
+        start, stop = at + PREFIX.size, at + PREFIX.size + size
+        if stop > len(data):
+            return
+        yield kind, at, start, stop
+        at = stop
+
+
+def _event_table(packed: bytearray, names: list[str], origin_ns: int) -> pa.Table:
+    """The requests' events (EVENT_TABLE), times in seconds since the run's origin."""
     rows = np.frombuffer(bytes(packed), dtype="<i8").reshape(-1, len(EVENT_COLUMNS)).astype(np.int64)
     column = dict(zip(EVENT_COLUMNS, rows.T, strict=True))
     return pa.Table.from_pydict(
@@ -159,9 +168,9 @@ def read_engine_log(directory: Path, manifest: dict[str, Any]) -> dict[str, Call
     def requests(batches: Batches) -> Batches:
         place = REQUESTS.get_field_index("preemptions")
         for batch in batches:
-            told = pa.array([preemptions.get(one) for one in batch.column("id").to_pylist()], pa.int64())
+            logged = pa.array([preemptions.get(name) for name in batch.column("id").to_pylist()], pa.int64())
             # A virtual run's rows know it already, and its ids need not be those of the engine.
-            counts = pc.coalesce(batch.column(place), told)
+            counts = pc.coalesce(batch.column(place), logged)
             yield batch.set_column(place, REQUESTS.field(place), counts)
 
     return {"steps": steps, "requests": requests}
@@ -173,7 +182,7 @@ def unfinished(path: Path) -> int | None:
         events = read_step_log(path, 0).events.column("event").cast(pa.string())
     except (UserError, ValueError, KeyError, TypeError):
         return None
-    counts = {one["values"]: one["counts"] for one in pc.value_counts(events).to_pylist()}
+    counts = {tally["values"]: tally["counts"] for tally in pc.value_counts(events).to_pylist()}
     return int(counts.get("arrival", 0) - counts.get("finish", 0) - counts.get("abort", 0))
 
 

@@ -18,33 +18,19 @@ from harness.measure.columns import LONGEST_S
 
 TABLES = {"requests": REQUESTS, "steps": STEPS}
 
-
 # Made once: making one looks for a package that is not there.
 _LONGEST = pa.scalar(LONGEST_S)
-
-
 MOST_TOKENS = 10**12
-
-
 # Of one step: what lies beyond could not be multiplied in 64 bits.
 MOST_A_STEP = 10**9
-
-
 # Rows and bytes of a table in memory, beyond which nothing of ours is and a small file could fill a machine.
 MOST_ROWS = {"requests": 5_000_000, "steps": 10_000_000}
-
-
 MOST_BYTES = 2**30
 
-
 _STEP_TIMES = ("t_s", "duration_s")
-
-
 _TOKENS = frozenset(
     {"prompt_tokens", "expected_output_tokens", "output_tokens", "preemptions", "cached_tokens", "kv_tokens"}
 )
-
-
 _OF_STEPS = frozenset({"prefill_tokens", "decode_requests", "running", "waiting", "preempted", *PRODUCED})
 
 
@@ -55,28 +41,12 @@ def read_table(directory: Path, name: str, columns: Collection[str] | None = Non
     be of a size that fills a machine. Columns that came later than the file are null.
     """
     path = directory / f"{name}.parquet"
-    schema = TABLES[name]
-    wanted = None if columns is None else [column for column in schema.names if column in columns]
+    wanted = [field for field in TABLES[name] if columns is None or field.name in columns]
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise _damaged(path, "not a regular file")
-        # Opened here: given a path, Arrow takes what stands before a colon for a scheme (`--out noisy:1`).
-        with pa.OSFile(str(path)) as source, pq.ParquetFile(source) as file:
-            if why := _other_columns(file.schema_arrow, schema):
-                raise _damaged(path, why)
-            if why := _too_large(file.metadata, name):
-                raise _damaged(path, why)
-            known = schema if wanted is None else pa.schema([schema.field(name) for name in wanted])
-            there = [field for field in known if field.name in file.schema_arrow.names]
-            if any(_is_heavy(file, field.name) for field in there if not pa.types.is_list(field.type)):
-                raise _damaged(path, f"texts of more than {MOST_BYTES >> 20:,} MiB")
-            table = file.read(columns=[field.name for field in there])
-        for place, field in enumerate(known):
-            if field.name not in table.column_names:
-                table = table.add_column(place, field, pa.nulls(len(table), field.type))
-        table = table.select(known.names).cast(known)
+        table = _with_later_columns(_read_columns(path, name, wanted), pa.schema(wanted))
         table.validate(full=True)
-        why = next((why for column in table.column_names if (why := _fault(column, table.column(column)))), None)
+        faults = (_fault(column, table.column(column)) for column in table.column_names)
+        why = next((fault for fault in faults if fault), None)
     except FileNotFoundError:
         raise UserError(f"{path}: not there, so nothing can be computed from this run: run again") from None
     except (pa.ArrowException, OSError) as error:
@@ -84,6 +54,28 @@ def read_table(directory: Path, name: str, columns: Collection[str] | None = Non
     if why:
         raise _damaged(path, why)
     return table
+
+
+def _read_columns(path: Path, name: str, wanted: list[pa.Field]) -> pa.Table:
+    """The wanted columns that the file has, once all of it is seen to be a run's table of a size to read."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise _damaged(path, "not a regular file")
+    # Opened here: given a path, Arrow takes what stands before a colon for a scheme (`--out noisy:1`).
+    with pa.OSFile(str(path)) as source, pq.ParquetFile(source) as file:
+        if why := _other_columns(file.schema_arrow, TABLES[name]) or _too_large(file.metadata, name):
+            raise _damaged(path, why)
+        held = [field for field in wanted if field.name in file.schema_arrow.names]
+        if any(_is_heavy(file, field.name) for field in held if not pa.types.is_list(field.type)):
+            raise _damaged(path, f"texts of more than {MOST_BYTES >> 20:,} MiB")
+        return file.read(columns=[field.name for field in held])
+
+
+def _with_later_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table in the schema's columns and types; those that came later than its file are null."""
+    for place, field in enumerate(schema):
+        if field.name not in table.column_names:
+            table = table.add_column(place, field, pa.nulls(len(table), field.type))
+    return table.select(schema.names).cast(schema)
 
 
 def _damaged(path: Path, why: str) -> UserError:
@@ -112,8 +104,8 @@ def _is_heavy(file: pq.ParquetFile, name: str) -> bool:
     if not (pa.types.is_string(kind) or pa.types.is_dictionary(kind)):
         return False
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
-    size = sum(one.total_uncompressed_size for one in chunks if one.path_in_schema == name)
+    parts = [group.column(i) for group in groups for i in range(group.num_columns)]
+    size = sum(part.total_uncompressed_size for part in parts if part.path_in_schema == name)
     if size * file.metadata.num_rows <= MOST_BYTES:
         return False
     total = 0
@@ -126,18 +118,18 @@ def _is_heavy(file: pq.ParquetFile, name: str) -> bool:
     return False
 
 
-def _other_columns(found: pa.Schema, known: pa.Schema) -> str | None:
-    """How a file's columns differ from those of the schema."""
-    for field in known:
-        if field.name in LATER and field.name not in found.names:
+def _other_columns(held: pa.Schema, schema: pa.Schema) -> str | None:
+    """How the columns that a file holds differ from those of the schema, None where they do not."""
+    for field in schema:
+        if field.name in LATER and field.name not in held.names:
             continue
-        if field.name not in found.names:
+        if field.name not in held.names:
             return f"it has no column {field.name}"
-        kind = found.field(field.name).type if found.names.count(field.name) == 1 else None
+        kind = held.field(field.name).type if held.names.count(field.name) == 1 else None
         plain = pa.types.is_dictionary(field.type) and kind == pa.string()
         if kind != field.type and not plain:
             return f"its column {field.name} is {kind or 'there twice'}, not {field.type}"
-    other = sorted(set(found.names) - set(known.names))
+    other = sorted(set(held.names) - set(schema.names))
     return f"it has a column {other[0]!a} that is none of a run's" if other else None
 
 

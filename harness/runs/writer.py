@@ -14,12 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from harness.core.errors import RunFailed, UserError
+from harness.core.files import held, open_anew, sync
 from harness.core.records import PRODUCED, REQUESTS
-from harness.core.runspec import RunSpec
+from harness.core.runspec import SCHEMA_VERSION, RunSpec
 from harness.runs.append_log import AppendLog, is_locked, to_parquet, whole_batches
 from harness.runs.provenance import scrub
-from harness.runs.run import final_of, no_run, partial_of, run_path
-from harness.runs.schema import SCHEMA_VERSION, check_manifest, read_json
+from harness.runs.run import final_of, no_run_error, partial_of, run_path
+from harness.runs.schema import check_manifest, read_json
 from harness.runs.step_log import ENGINE_LOG, read_engine_log
 from harness.runs.tables import TABLES, read_table
 
@@ -131,7 +132,7 @@ class RunWriter:
             # On a full disk this fails as well, and then the old run.json stands.
             with contextlib.suppress(OSError):
                 write_json({self.partial / "run.json": failed})
-            kept = ", ".join(f"{one.rows} {name}" for name, one in self._logs.items())
+            kept = ", ".join(f"{kept_log.rows} {name}" for name, kept_log in self._logs.items())
             raise RunFailed(
                 f"{log.path}: cannot write ({_why(error)}); {kept} are kept: make room, then "
                 f"`bench recover {self.partial}`"
@@ -147,51 +148,46 @@ def recover(path: Path) -> tuple[Path, bool]:
     final, partial = final_of(path), partial_of(path)
     source = partial if os.path.isdir(partial) else final
     if not os.path.isfile(source / "run.json"):
-        raise no_run(path)
+        raise no_run_error(path)
     if source is partial and os.path.lexists(final):
         raise UserError(f"{final} exists already and is never overwritten: move it away, then recover {partial}")
     manifest = read_json(source / "run.json", "it cannot be recovered: run again")
     check_manifest(source / "run.json", manifest)
     status, reason = manifest["status"], manifest.get("reason")
     if source is final and status != "running":
-        return final, _again(final, manifest)
+        return final, _conclude_again(final, manifest)
     try:
-        goes_on = any(is_locked(log) for name in (*LOGS.values(), ENGINE_LOG) if (log := source / name).is_file())
+        logs = [source / name for name in (*LOGS.values(), ENGINE_LOG)]
+        goes_on = any(is_locked(log) for log in logs if log.is_file())
     except OSError as error:
         raise UserError(f"{source}: cannot be recovered ({_why(error)}): make its files readable") from None
     if goes_on:
         raise UserError(f"{source}: the run still goes on: wait for it, or end it first")
     if status == "running":
         status, reason = "interrupted", RECOVERED
-    try:
-        with _writing(source):
-            return _finalise(source, final, manifest, status, reason), True
-    except RunFailed as error:
-        raise UserError(str(error)) from None
+    with _mendable(), _writing(source), _alone(source):
+        return _finalise(source, final, manifest, status, reason), True
 
 
-def _again(directory: Path, manifest: dict[str, Any]) -> bool:
+def _conclude_again(directory: Path, manifest: dict[str, Any]) -> bool:
     """Make a finished run's summary, counts and verdict again; whether that changed a file."""
     if manifest["kind"] == "reported":
         return False
     files = [directory / name for name in ("summary.json", "run.json")]
     before = list(map(_bytes, files))
-    try:
-        with _writing(directory):
-            _conclude(directory, manifest)
-    except RunFailed as error:
-        raise UserError(str(error)) from None
+    with _mendable(), _writing(directory), _alone(directory):
+        _conclude(directory, manifest)
     return before != list(map(_bytes, files))
 
 
 def _finalise(partial: Path, final: Path, manifest: dict[str, Any], status: str, reason: str | None) -> Path:
     """Make the tables and all that follows from them; only then remove the append files and rename."""
     logs = {name: partial / log for name, log in LOGS.items()}
-    engine = read_engine_log(partial, manifest)
+    from_engine = read_engine_log(partial, manifest)
     for name, log in logs.items():
         if log.is_file():
             try:
-                batches = engine[name](whole_batches(log)) if engine else whole_batches(log)
+                batches = from_engine[name](whole_batches(log)) if from_engine else whole_batches(log)
                 to_parquet(batches, partial / f"{name}.parquet", TABLES[name])
             except (pa.ArrowException, ValueError) as error:
                 why = str(error).splitlines()[0]
@@ -201,9 +197,9 @@ def _finalise(partial: Path, final: Path, manifest: dict[str, Any], status: str,
     _conclude(partial, manifest)
     for log in logs.values():
         log.unlink(missing_ok=True)
-    _sync(partial)
+    sync(partial)
     partial.rename(final)
-    _sync(final.parent)
+    sync(final.parent)
     return final
 
 
@@ -232,19 +228,19 @@ def _conclude(directory: Path, manifest: dict[str, Any]) -> None:
 
 def write_json(files: dict[Path, dict[str, Any]]) -> None:
     """Write JSON files, put in place once all of them are whole on disk: none is replaced where one fails."""
-    rough = {path: path.with_name(path.name + ".tmp") for path in files}
+    parts = {path: path.with_name(path.name + ".tmp") for path in files}
     try:
         for path, value in files.items():
-            with rough[path].open("w", encoding="utf-8") as file:
-                json.dump(value, file, indent=1, ensure_ascii=False, allow_nan=False)
-                file.write("\n")
+            text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+            with open_anew(parts[path]) as file:
+                file.write(f"{text}\n".encode())
                 file.flush()
                 os.fsync(file.fileno())
-        for path, one in rough.items():
-            one.replace(path)
+        for path, part in parts.items():
+            part.replace(path)
     except BaseException:
-        for one in rough.values():
-            one.unlink(missing_ok=True)
+        for part in parts.values():
+            part.unlink(missing_ok=True)
         raise
 
 
@@ -267,12 +263,27 @@ def _bytes(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
 
 
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """One process at a time finishes a run; UserError for a second one."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        with held(directory, wait=False):
+            yield
+    except BlockingIOError:
+        raise UserError(f"{directory}: another bench finishes this run: wait for it") from None
+    except FileNotFoundError:
+        if directory.is_dir():
+            raise
+        raise UserError(f"{directory}: gone: another bench has finished this run meanwhile") from None
+
+
+@contextlib.contextmanager
+def _mendable() -> Iterator[None]:
+    """A finished or killed run that cannot be written is the user's to mend: nothing runs."""
+    try:
+        yield
+    except RunFailed as error:
+        raise UserError(str(error)) from None
 
 
 @contextlib.contextmanager

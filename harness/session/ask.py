@@ -9,8 +9,11 @@ from typing import Any
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
+from harness.core.text import nearest, shown
 from harness.measure.metrics import SLO_METRICS
-from harness.profiles.pair import BLOCK
+from harness.profiles.kernels.host import read_host
+from harness.profiles.memory import BLOCK
+from harness.profiles.pair import KINDS
 from harness.session.options import RunOptions
 from harness.session.profile_files import ProfileFile, profile_files
 from workloads.core.arrivals import Offline, parse_arrival
@@ -60,6 +63,7 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
     `client` says how a server is driven, where one is.
     """
     check_sharing(options, engine)
+    check_costs(options, engine)
     for name, example in EXAMPLES.items():
         if not getattr(options, name):
             raise UserError(f"bench run needs --{example.split()[0]}, such as --{example}")
@@ -87,6 +91,9 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
         sessions=options.sessions,
         think_s=options.think_s,
         prefix_caching=options.prefix_caching,
+        tp=options.tp,
+        host=read_host(options.host).canonical,
+        policy_costs=options.policy_costs,
     )
     return Asked(
         gpus=tuple(options.gpu_names),
@@ -105,6 +112,20 @@ def check_sharing(options: RunOptions, engine: str) -> None:
         raise UserError("--think-time goes with --sessions: only a conversation's next turn waits")
     if engine == "endpoint" and options.prefix_caching is not None:
         raise UserError("--prefix-caching: a server that runs already has its own setting: leave it out")
+
+
+def check_costs(options: RunOptions, engine: str) -> None:
+    """UserError where something is said of step costs that the engine does not take from a cost model."""
+    if options.policy_costs and options.policy_costs not in KINDS:
+        raise UserError(
+            f"--policy-costs {shown(options.policy_costs)}: no such cost model{nearest(options.policy_costs, KINDS)} "
+            f"Use one of {', '.join(KINDS)}"
+        )
+    for name, given in (("host", options.host), ("policy-costs", options.policy_costs)):
+        if given and engine not in ("simulated", "emulated"):
+            raise UserError(
+                f"--{name} says what steps cost in virtual time: it goes with --engine simulated or emulated"
+            )
 
 
 def read_arrival(options: RunOptions, engine: str) -> str:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.profiles.files import load_gpu, load_model
-from harness.profiles.pair import model_name
+from harness.profiles.files import load_gpu
+from harness.profiles.models import canonical_model
+from harness.profiles.pair import model_name, model_on
 from harness.session.ask import Asked, split_policies
 from harness.session.lengths import check_used, known_offline, known_to
 from harness.session.profile_files import ENDING, labels_of
-from policies.catalog import VLLM_OWN, canonical_policy, read_policy
+from policies.catalog import V0_ENGINE, VLLM_OWN, canonical_policy, read_policy
 from policies.offline.catalog import canonical_offline
 from workloads.catalog import canonical_workload
 from workloads.core import options
@@ -77,7 +78,7 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
         check_used(policies, lengths)
     know = {"endpoint": lambda _, given: given, "tokenstep": known_offline}.get(engine, known_to)
     runs = []
-    for gpu, model in zip(gpus, models, strict=True):
+    for gpu, (model, config) in zip(gpus, models, strict=True):
         for workload in workloads:
             trace = load(workload, asked.requests)
             requests = requests_of(trace) if asked.requests is None else asked.requests
@@ -92,6 +93,7 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
                         gpu=gpu,
                         profile=asked.profiles[gpu].sha256 if gpu in asked.profiles else "",
                         model=model,
+                        config=config,
                         workload=workload,
                         arrival=arrival,
                         policy=policy,
@@ -105,8 +107,11 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
     return runs
 
 
-def _names(asked: Asked) -> tuple[list[str], list[str], list[str]]:
-    """GPUs, policies and the model on each GPU by canonical names; as given where a server is not ours."""
+def _names(asked: Asked) -> tuple[list[str], list[str], list[tuple[str, dict[str, Any]]]]:
+    """GPUs, policies and the model on each GPU by canonical names; as given where a server is not ours.
+
+    Beside a model's name the keys of its config.json that decide, where it is none that the profiles have.
+    """
     if asked.template.engine == "endpoint":
         gpus, policies = _once(labels_of(asked.gpus, asked.profiles)), _once(list(asked.policies))
         if len(gpus) > 1 or len(policies) > 1:
@@ -114,13 +119,19 @@ def _names(asked: Asked) -> tuple[list[str], list[str], list[str]]:
                 "--engine endpoint drives the one server that runs there: give one --policy and one --gpu to label it, "
                 "and run again for the next"
             )
-        return gpus, policies, [asked.template.model] * len(gpus)
+        return gpus, policies, [(asked.template.model, {})] * len(gpus)
     real = asked.template.engine == "vllm"
     policies = canonical_policies(asked.policies, asked.template.engine)
     if not real and (only := [policy for policy in policies if read_policy(policy)[0] in VLLM_OWN]):
-        raise UserError(f"policy {only[0]} is a setting of real vLLM: it goes with --engine vllm alone")
+        raise UserError(
+            f"policy {only[0]} is a setting of real vLLM: it needs the GPU here (or --gpu cpu) and an environment "
+            "(`bench engine install`); elsewhere v1 is the nearest"
+        )
+    if real and V0_ENGINE in policies:
+        raise UserError(f"policy {V0_ENGINE} is another engine's host: it goes with --engine simulated or emulated")
     gpus = _once([_gpu_name(gpu, real) for gpu in asked.gpus])
-    models = [_model_name(gpu, asked.template.model, real) for gpu in gpus]
+    model = asked.template.model
+    models = [(_model_name(gpu, model), {}) if real else model_on(gpu, model) for gpu in gpus]
     return labels_of(gpus, asked.profiles), policies, models
 
 
@@ -136,18 +147,14 @@ def _gpu_name(gpu: str, any_name: bool) -> str:
         return gpu
 
 
-def _model_name(gpu: str, model: str, any_name: bool) -> str:
-    """A model's name on a GPU as the profiles have it; as it is given where they need not know it."""
-    if any_name and os.path.isdir(model):
+def _model_name(gpu: str, model: str) -> str:
+    """A model's name on a GPU as the profiles have it; as it is given where they do not know it."""
+    if os.path.isdir(model):
         return model
     try:
         return model_name(gpu, model)
     except UserError:
-        if not any_name:
-            raise
-    with contextlib.suppress(UserError):
-        return load_model(model).name
-    return model
+        return canonical_model(model)
 
 
 def _once(names: list[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import types
 import typing
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ class Limits(NamedTuple):
 LIMITS = {
     "concurrency": Limits(1, 10**9),
     "requests": Limits(1, 20_000_000),
+    "tp": Limits(1, 64),
     "slots": Limits(1, 10**9),
     "token_budget": Limits(1, 10**9),
     "kv_tokens": Limits(1, 10**9),
@@ -46,11 +48,17 @@ LIMITS = {
     "warmup": Limits(0),
     "processes": Limits(1, 64),
 }
-CHOICES = {"api": ("completions", "chat"), "prompts": ("ids", "text", "dataset")}
+CHOICES = {
+    "api": ("completions", "chat"),
+    "prompts": ("ids", "text", "dataset"),
+    "accept": ("no_done", "no_usage"),
+}
 
 # Options of the command line whose name is not that of their field: several may be given, or seconds are meant.
 FIELD_OF = {
     "gpu": "gpus",
+    "field": "fields",
+    "no_field": "no_fields",
     "policy": "policies",
     "workload": "workloads",
     "max_duration": "max_duration_s",
@@ -88,6 +96,9 @@ class RunOptions:
     watermark: float = 0.0
     prefix_caching: float | None = None
     cost_model: str = "auto"
+    host: str = ""
+    policy_costs: str = ""
+    tp: int = 1
     repeat: int = 1
     seed: int = 0
     slo: str | None = None
@@ -101,7 +112,13 @@ class RunOptions:
     prompts: str = "ids"
     tokenizer: str = ""
     vocabulary: int | None = None
+    path: str | None = None
     key_env: str | None = None
+    header_env: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    no_fields: tuple[str, ...] = ()
+    length_field: str = "max_tokens"
+    accept: tuple[str, ...] = ()
     ca_file: str | None = None
     ignore_eos: bool = True
     timeout_s: float = 3600.0
@@ -116,13 +133,25 @@ class RunOptions:
     @property
     def gpu_names(self) -> list[str]:
         """The GPUs named, each once, in the order given."""
-        return list(dict.fromkeys(gpu for text in self.gpus for gpu in text.split(",")))
+        return list(dict.fromkeys(gpu for text in self.gpus for gpu in names_in(text)))
+
+
+def names_in(text: str) -> list[str]:
+    """Names apart by commas; a comma in the name of a file that is there is part of it."""
+    parts, names = text.split(","), []
+    while parts:
+        longest = range(len(parts), 1, -1)
+        taken = next((n for n in longest if os.path.isfile(",".join(parts[:n]))), 1)
+        names.append(",".join(parts[:taken]))
+        del parts[:taken]
+    return names
 
 
 def read_options(given: Mapping[str, Any]) -> RunOptions:
     """Options by the names of the command line with underscores, as Python or TOML values; UserError where one is off.
 
-    `gpu`, `policy` and `workload` take a text or a list of them.
+    What may be given several times on the command line (`gpu`, `policy`, `workload`, `field` …) takes a text or a list
+    of them.
     """
     kinds = typing.get_type_hints(RunOptions)
     command_line_names = {field: name for name, field in FIELD_OF.items()}

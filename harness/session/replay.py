@@ -16,7 +16,7 @@ from harness.core.errors import USER_ERRORS, Interrupted, RunFailed, UserError
 from harness.core.machine import cores
 from harness.engines.base import Status
 from harness.engines.tokenstep import TokenStep
-from harness.published.corpus import Entry
+from harness.published.corpus import PublishedRun
 from harness.published.verify import TOLERANCE
 from harness.runs.run import Run, load_run
 from harness.runs.tables import TABLES
@@ -46,14 +46,14 @@ class Replayed:
     made: bool = True
 
 
-def replayable(entries: Sequence[Entry]) -> list[Entry]:
+def replayable(runs: Sequence[PublishedRun]) -> list[PublishedRun]:
     """The runs that a virtual engine made: a run's kind follows from its engine, which whoever loads it has seen to."""
-    return [entry for entry in entries if entry.run.kind == "simulated"]
+    return [published for published in runs if published.run.kind == "simulated"]
 
 
-def replays(entries: Sequence[Entry], jobs: int | None = None) -> Iterator[Replayed]:
+def replays(runs: Sequence[PublishedRun], jobs: int | None = None) -> Iterator[Replayed]:
     """Runs each again, in their order; `jobs` processes, as many as cores unless told."""
-    tasks = [(entry.where, entry.run.path) for entry in entries]
+    tasks = [(published.where, published.run.path) for published in runs]
     jobs = min(jobs or cores(), max(1, len(tasks) // WORTHWHILE))
     if jobs == 1:
         yield from map(_task, tasks)

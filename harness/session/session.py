@@ -11,7 +11,7 @@ from harness.core.console import plain_console
 from harness.core.errors import USER_ERRORS, Interrupted, RunFailed
 from harness.core.runspec import RunSpec
 from harness.engines.base import Status
-from harness.report.arms import arms
+from harness.report.arms import arms_of
 from harness.report.comparison import Comparison, compare_runs
 from harness.runs.run import Run
 from harness.session.ask import dropped, split_policies
@@ -129,7 +129,7 @@ class RunSession:
         groups: dict[tuple[str, str], list[Run]] = {}
         for finished in runs:
             groups.setdefault((finished.spec.gpu, finished.spec.workload), []).append(finished)
-        return [sorted(arms(group), key=self._place_of) for group in groups.values()]
+        return [sorted(arms_of(group), key=self._place_of) for group in groups.values()]
 
     def _place_of(self, arm: list[Run]) -> int:
         return self.policies.index(arm[0].spec.policy)

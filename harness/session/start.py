@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
+from harness.core.text import some
 from harness.engines.base import Engine
 from harness.engines.simulated import Simulated
 from harness.engines.tokenstep import TokenStep
@@ -103,7 +104,10 @@ def start_vllm(options: RunOptions) -> Started:
     cpu, gpus = is_cpu(gpu), cards()
     if not cpu and not is_here(gpu, gpus):
         here = ", ".join(sorted({card.name for card in gpus})) or "no GPU that nvidia-smi knows (--gpu cpu)"
-        raise UserError(f"--engine vllm --gpu {gpu}: this machine has {here}: name its own, or leave out --engine")
+        raise UserError(
+            f"--engine vllm --gpu {gpu}: this machine has {here}: name its own and a --model that it can serve, "
+            "or leave out --engine"
+        )
     environment = examine(engine_python(options.engine_python, cpu))
     if cpu != (environment.kind == "cpu"):
         raise UserError(
@@ -128,9 +132,9 @@ def start_vllm(options: RunOptions) -> Started:
 
 def start_endpoint(options: RunOptions) -> Started:
     """A server that runs already, once it is ready and its model known; policy and GPU are labels for it."""
-    from harness.drive.endpoint import Endpoint, key_from
+    from harness.drive.endpoint import Endpoint, headers_from, key_from
     from harness.engines.endpoint import EndpointEngine
-    from harness.engines.serving.probe import models_of, wait_until_ready
+    from harness.engines.serving.probe import find_served, models_of, wait_until_ready
     from harness.mock.doctor import warnings
 
     endpoint = Endpoint(
@@ -138,24 +142,27 @@ def start_endpoint(options: RunOptions) -> Started:
         chat=options.api == "chat",
         key=key_from(options.key_env) if options.key_env else None,
         ca_file=options.ca_file,
+        headers=headers_from(options.header_env),
+        base=options.path,
     )
     client = client_of(options)
     check_sharing(options, "endpoint")
     ready_s = READY_TIMEOUT_S["endpoint"] if options.ready_timeout_s is None else options.ready_timeout_s
     wait_until_ready(endpoint, ready_s)
-    served = models_of(endpoint) if options.model is None else [options.model]
-    if len(served) > 1:
-        raise UserError(f"--url {endpoint.url}: serves {', '.join(served)}: choose one with --model")
+    models = models_of(endpoint) if options.model is None else [find_served(endpoint, options.model)]
+    if len(models) > 1:
+        raise UserError(f"--url {endpoint.url}: serves {some([one.name for one in models])}: choose one with --model")
+    (served,) = models
 
     def make(spec: RunSpec, stream: Stream) -> Engine:
-        return EndpointEngine(spec, stream, endpoint, client)
+        return EndpointEngine(spec, stream, endpoint, client, served=served)
 
     def warn(spec: RunSpec) -> list[str]:
         return warnings(*planned_load(spec, client.processes))
 
     options = replace(
         options,
-        model=served[0],
+        model=served.name,
         gpus=options.gpus or ("unknown",),
         policies=options.policies or ("external",),
     )
@@ -173,12 +180,13 @@ START: dict[str, Callable[[RunOptions], Started]] = {
 
 def client_of(options: RunOptions) -> Client:
     """How the options ask for a server to be driven."""
-    from harness.engines.client import Client
+    from harness.engines.client import Client, read_form
 
+    form = read_form(options.length_field, options.fields, options.no_fields)
     return Client(
         api=options.api,
         prompts="text" if options.api == "chat" and options.prompts == "ids" else options.prompts,
-        ignore_eos=options.ignore_eos,
+        ignore_eos=options.ignore_eos and "ignore_eos" not in form.left_out,
         timeout_s=options.timeout_s,
         first_token_timeout_s=options.first_token_timeout_s,
         retries_429=options.retries_429,
@@ -186,6 +194,8 @@ def client_of(options: RunOptions) -> Client:
         warmup=options.warmup,
         vocabulary=options.vocabulary,
         tokenizer=options.tokenizer,
+        form=form,
+        accept=options.accept,
     )
 
 

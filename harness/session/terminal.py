@@ -12,7 +12,7 @@ from harness.core.runspec import RunSpec
 from harness.engines.base import Status
 from harness.measure.verdict import LEVELS, verdict_so_far
 from harness.report.comparison import Comparison
-from harness.report.sentences import words
+from harness.report.sentences import sentences
 from harness.report.tables import fairness_table, mixed_share, run_table
 from harness.runs.run import Run
 
@@ -102,7 +102,7 @@ def _print_group(console: Console, arms: Arms, comparisons: Sequence[Comparison]
             console.print(f"  note: {note}")
     for comparison in comparisons:
         if comparison.a[0] in runs:
-            console.print("\n".join(words(comparison)))
+            console.print("\n".join(sentences(comparison)))
 
 
 def _about(arm: list[Run]) -> list[str]:

@@ -5,8 +5,10 @@ A row a request and a row a step: integers, in nanoseconds and tokens.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +50,20 @@ class Rows:
         return self.steps[:, STEP_COLUMNS.index(name)]
 
 
+def joined(parts: Sequence[Rows]) -> Rows:
+    """The rows of a whole replay from those that were handed over as it went."""
+    last = parts[-1]
+    return Rows(
+        requests=np.concatenate([rows.requests for rows in parts]),
+        steps=np.concatenate([rows.steps for rows in parts]),
+        gaps={row: gaps for rows in parts for row, gaps in rows.gaps.items()},
+        states=last.states,
+        now_ns=last.now_ns,
+        finished=last.finished,
+        cached_tokens=None if last.cached_tokens is None else [n for rows in parts for n in rows.cached_tokens or ()],
+    )
+
+
 class RowLog:
     """The rows that were not handed over yet, packed one after the other, and the states that the steps point to."""
 
@@ -79,13 +95,7 @@ def request_batch(rows: Rows, trace: Trace, limits: EngineLimits) -> pa.RecordBa
     column = {name: rows.requests[:, i] for i, name in enumerate(REQUEST_FIELDS)}
     trace_rows = column["row"]
     too_long = column["finish"] == FINISHES.index("too_long")
-    values = {
-        "id": [trace.id_of(row) for row in trace_rows.tolist()],
-        "row": trace_rows,
-        "session": None if trace.session is None else trace.session[trace_rows],
-        "turn": None if trace.turn is None else trace.turn[trace_rows],
-        "prompt_tokens": trace.prompt_tokens[trace_rows],
-        "expected_output_tokens": trace.output_tokens[trace_rows],
+    values = trace_columns(trace, trace_rows) | {
         "due_s": column["due"] / 1e9,
         "sent_s": column["sent"] / 1e9,
         "first_token_s": pa.array(column["first"] / 1e9, mask=too_long),
@@ -95,10 +105,23 @@ def request_batch(rows: Rows, trace: Trace, limits: EngineLimits) -> pa.RecordBa
         "preemptions": column["preemptions"],
         "cached_tokens": rows.cached_tokens,
         "token_gaps_s": _token_gaps_s(rows.gaps, trace_rows),
+        "event_tokens": None,  # nothing is streamed here
         "finish": to_names(column["finish"], FINISHES),
         "error": _errors(trace_rows, too_long, trace, limits),
     }
     return to_batch(values, REQUESTS, len(trace_rows))
+
+
+def trace_columns(trace: Trace, rows: Ints) -> dict[str, Any]:
+    """What a trace says of these of its rows, under the names of REQUESTS."""
+    return {
+        "id": [trace.id_of(row) for row in rows.tolist()],
+        "row": rows,
+        "session": None if trace.session is None else trace.session[rows],
+        "turn": None if trace.turn is None else trace.turn[rows],
+        "prompt_tokens": trace.prompt_tokens[rows],
+        "expected_output_tokens": trace.output_tokens[rows],
+    }
 
 
 def step_batch(rows: Rows) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.trace.stats import arrivals_of, duplicates_of, hazard_of, phases_of, sharing_of
 from harness.trace.theory import theory_table
-from workloads.core.trace import Ints, Trace
+from workloads.core.trace import UNIT_QUESTION, Ints, Trace
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -56,6 +56,8 @@ def info_table(document: dict[str, Any]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from harness.core.folding import Folding
+
     head = Text.assemble((document["label"], "bold"), f"  {document['rows']:,} rows")
     if document["sessions"] is not None:
         head.append(f" in {document['sessions']:,} sessions")
@@ -69,17 +71,18 @@ def info_table(document: dict[str, Any]) -> RenderableType:
     for name in ("prompt_tokens", "output_tokens"):
         lengths = document[name]
         table.add_row(name.split("_")[0], f"{lengths['sum']:,}", *(f"{lengths[key]:,.1f}" for key in list(lengths)[1:]))
-    parts: list[RenderableType] = [head, table, *map(Text, _findings(document))]
+    parts: list[RenderableType] = [head, Folding(table), *map(Text, _findings(document))]
     if "prediction" in document:
         parts += [Text(), theory_table(document["prediction"]), Text()]
     for reason, count in document["skipped"].items():
         parts.append(Text(f"skipped {count:,}: {reason}"))
-    parts.append(Text(_told(document["source"]), style="dim"))
+    parts.append(Text(_source_text(document["source"]), style="dim"))
     parts.append(Text(f"digest {document['digest']}", style="dim"))
     return Group(*parts)
 
 
 def _findings(document: dict[str, Any]) -> Iterator[str]:
+    """A line for each thing that the workload shows."""
     arrivals, hazard, shared = document["arrivals"], document["hazard"], document["shared_prefixes"]
     if arrivals and arrivals["rate"]:
         gaps = f", cv of the gaps {arrivals['cv']:.2f} (Poisson has 1)" if arrivals["cv"] is not None else ""
@@ -105,8 +108,9 @@ def _findings(document: dict[str, Any]) -> Iterator[str]:
         yield f"note: {note}"
 
 
-_SAID = ("skipped", "workload", "phases", "notes", "notices")
+# What stands elsewhere in the table.
+_SHOWN_ABOVE = ("skipped", "workload", "phases", "notes", "notices", UNIT_QUESTION)
 
 
-def _told(source: dict[str, Any]) -> str:
-    return "\n".join(f"{key}: {value}" for key, value in source.items() if key not in _SAID)
+def _source_text(source: dict[str, Any]) -> str:
+    return "\n".join(f"{key}: {value}" for key, value in source.items() if key not in _SHOWN_ABOVE)

@@ -14,6 +14,7 @@ from workloads.core.trace import Floats, Ints, Trace
 
 INK, BLUE, RED, GREY = "#222222", "#2f6db3", "#c0392b", "#888888"
 PIECES = 120
+_STEPPED = {"color": BLUE, "shape": "hvh"}
 
 
 def plot_trace(trace: Trace, out: Path) -> None:
@@ -32,24 +33,9 @@ def plot_trace(trace: Trace, out: Path) -> None:
         subplot_titles=("Prompt length", "Output length", "Hazard of the output length", *_titles(trace)),
         vertical_spacing=0.11,
     )
-    for col, (lengths, what) in enumerate(((trace.prompt_tokens, "prompt"), (trace.output_tokens, "output")), 1):
-        middles, shares = length_shares(lengths)
-        line = {"color": BLUE, "shape": "hvh"}
-        figure.add_trace(go.Scatter(x=middles, y=shares, line=line, fill="tozeroy", showlegend=False), row=1, col=col)
-        figure.update_xaxes(title_text=f"{what} length (tokens)", type="log", row=1, col=col)
-        figure.update_yaxes(title_text="share of requests a bin (%)", rangemode="tozero", row=1, col=col)
+    _lengths(figure, trace, go)
     _hazard(figure, trace, go)
-    x, unit, rate, ratio = over_time(trace)
-    for col, (values, title) in enumerate(((rate, _rate_axis(trace)), (ratio, "r = decode tokens / all tokens")), 1):
-        line = {"color": BLUE, "shape": "hvh"}
-        figure.add_trace(go.Scatter(x=x, y=values, line=line, showlegend=False), row=3, col=col)
-        figure.update_xaxes(title_text=unit, row=3, col=col)
-        figure.update_yaxes(title_text=title, rangemode="tozero", row=3, col=col)
-        for at, name in marks_at(trace):
-            figure.add_vline(
-                x=at, line_dash="dot", line_color=GREY, annotation_text=escape(name), annotation_font_size=10,
-                annotation_textangle=-90, annotation_position="bottom right", row=3, col=col,
-            )  # fmt: skip
+    _over_time(figure, trace, go)
     title = escape(f"{trace.source.get('workload', trace.label)}: {len(trace):,} requests")
     figure.update_layout(
         title={"text": f"{title}<br><sub>{_subtitle(trace)}</sub>"}, template="plotly_white", height=1050,
@@ -63,11 +49,12 @@ def plot_trace(trace: Trace, out: Path) -> None:
 
 def _subtitle(trace: Trace) -> str:
     source = trace.source
-    told = [source.get("data_set"), source.get("licence"), f"kind {source.get('kind')}", f"digest {trace.digest[:16]}"]
-    return escape(" · ".join(str(one) for one in told if one))
+    facts = [source.get("data_set"), source.get("licence"), f"kind {source.get('kind')}", f"digest {trace.digest[:16]}"]
+    return escape(" · ".join(str(fact) for fact in facts if fact))
 
 
 def _titles(trace: Trace) -> tuple[str, str]:
+    """What the last row shows, by whether the trace has times."""
     timed = trace.timestamp_s is not None
     return ("Arrival rate" if timed else "Mean lengths in the trace's order", "Decode ratio r")
 
@@ -76,7 +63,32 @@ def _rate_axis(trace: Trace) -> str:
     return "arrivals (requests/s)" if trace.timestamp_s is not None else "mean prompt + output (tokens)"
 
 
+def _lengths(figure: Any, trace: Trace, go: Any) -> None:
+    """The first row: how long prompts and outputs are."""
+    for col, (lengths, what) in enumerate(((trace.prompt_tokens, "prompt"), (trace.output_tokens, "output")), 1):
+        middles, shares = length_shares(lengths)
+        outline = go.Scatter(x=middles, y=shares, line=_STEPPED, fill="tozeroy", showlegend=False)
+        figure.add_trace(outline, row=1, col=col)
+        figure.update_xaxes(title_text=f"{what} length (tokens)", type="log", row=1, col=col)
+        figure.update_yaxes(title_text="share of requests a bin (%)", rangemode="tozero", row=1, col=col)
+
+
+def _over_time(figure: Any, trace: Trace, go: Any) -> None:
+    """The last row: the rate and r on the way, with the phases of a drift marked."""
+    x, unit, rate, ratio = over_time(trace)
+    for col, (values, title) in enumerate(((rate, _rate_axis(trace)), (ratio, "r = decode tokens / all tokens")), 1):
+        figure.add_trace(go.Scatter(x=x, y=values, line=_STEPPED, showlegend=False), row=3, col=col)
+        figure.update_xaxes(title_text=unit, row=3, col=col)
+        figure.update_yaxes(title_text=title, rangemode="tozero", row=3, col=col)
+        for at, name in marks_at(trace):
+            figure.add_vline(
+                x=at, line_dash="dot", line_color=GREY, annotation_text=escape(name), annotation_font_size=10,
+                annotation_textangle=-90, annotation_position="bottom right", row=3, col=col,
+            )  # fmt: skip
+
+
 def _hazard(figure: Any, trace: Trace, go: Any) -> None:
+    """The row between: the hazard in bins of equal exposure, the line through it and its mean."""
     hazard = hazard_of(trace.output_tokens)
     dots = go.Scatter(x=hazard.ages, y=hazard.rates, mode="markers", marker_color=BLUE, name="bins of equal exposure")
     figure.add_trace(dots, row=2, col=1)
@@ -113,7 +125,8 @@ def over_time(trace: Trace) -> tuple[Floats, str, Floats, Floats]:
     at = times if timed and times is not None else np.arange(len(trace), dtype=np.float64)
     edges = np.linspace(0.0, float(at[-1]) if timed else float(len(trace)), pieces + 1)
     counts = np.histogram(at, edges)[0].astype(np.float64)
-    prompt, output = (np.histogram(at, edges, weights=one)[0] for one in (trace.prompt_tokens, trace.output_tokens))
+    prompt = np.histogram(at, edges, weights=trace.prompt_tokens)[0]
+    output = np.histogram(at, edges, weights=trace.output_tokens)[0]
     tokens = prompt + output
     ratio = np.divide(output, tokens, out=np.full(pieces, np.nan), where=tokens > 0)
     mean = np.divide(tokens, counts, out=np.full(pieces, np.nan), where=counts > 0)

@@ -39,8 +39,8 @@ def hazard_of(output_tokens: Ints) -> Hazard:
     # All begin together and are followed to their last token: none is late at risk, none left in flight.
     longest = int(outputs.max())
     estimator.on_steps(longest, 1, int(outputs.sum()) - longest)
-    for one in outputs.tolist():
-        estimator.on_finish(one)
+    for length in outputs.tolist():
+        estimator.on_finish(length)
     line = estimator.line(())
     return Hazard(estimator.p_bar, line.p0, line.eta, *_bins(outputs))
 
@@ -108,9 +108,9 @@ def phase_rows(trace: Trace) -> list[tuple[dict[str, Any], slice]]:
 
 def phases_of(trace: Trace) -> list[dict[str, Any]]:
     """Name, rows, mean lengths (tokens), decode ratio and, where known, start (s) and level of each phase."""
-    found = []
+    phases = []
     for mark, rows in phase_rows(trace):
         mu_l, mu_o = float(trace.prompt_tokens[rows].mean()), float(trace.output_tokens[rows].mean())
         counts = {"rows": rows.stop - rows.start, "mu_l": mu_l, "mu_o": mu_o, "decode_ratio": mu_o / (mu_l + mu_o)}
-        found.append({**mark, **counts})
-    return found
+        phases.append({**mark, **counts})
+    return phases

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.profiles.pair import Pair
-from harness.trace.stats import hazard_of, phase_rows
+from harness.trace.stats import Hazard, hazard_of, phase_rows
 from policies.core import StepCosts
 from policies.online.controller import CORRECTION_CAP, ControlOptions
 from policies.online.threshold import crossover, delta_theta, n_star, n_star_limited, theta0, throughput_eb
@@ -18,6 +18,24 @@ if TYPE_CHECKING:
 
 BLOCK = 16
 _LIMITS = ControlOptions()
+# Of the table: phases shown beside the whole, and its lines, each with the figures of a prediction.
+_MOST_PHASES = 8
+_LINES = (
+    ("concurrency", "{concurrency:,}"),
+    ("μ_L, μ_O tokens", "{mu_l:,.0f}, {mu_o:,.0f}"),
+    ("r", "{decode_ratio:.3f}"),
+    ("p̄ 1/token", "{p_bar:.3g}"),
+    ("hazard line", "{hazard_p0:.2g} + {hazard_eta:.2g}·t"),
+    ("θ0", "{theta_0:.3f}"),
+    ("θ*", "{theta_star:.3f}{capped}"),
+    ("N*", "{n_star:,}"),
+    ("k*", "{k_star:,}"),
+    ("N_obs", "{n_obs:,}"),
+    ("β_MB(r) − β_EB µs/token", "{left_us:.3f}"),
+    ("right side µs/token", "{right_us:.3f}"),
+    ("EB wins from N_obs", "{wins_from}"),
+    ("predicted to win", "{wins}"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +57,8 @@ def predict(trace: Trace, pair: Pair, setting: Setting) -> dict[str, Any]:
     phases = []
     for mark, rows in phase_rows(trace):
         level = mark.get("concurrency", setting.concurrency)
-        one = _predict(trace.prompt_tokens[rows], trace.output_tokens[rows], pair, setting, level)
-        phases.append({"name": mark["name"], **one})
+        prediction = _predict(trace.prompt_tokens[rows], trace.output_tokens[rows], pair, setting, level)
+        phases.append({"name": mark["name"], **prediction})
     return {
         "gpu": pair.gpu.name,
         "model": pair.model_name,
@@ -54,22 +72,24 @@ def predict(trace: Trace, pair: Pair, setting: Setting) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """θ0 of a flat hazard, θ* with the correction of its slope, N* at θ*, and whether the correction was capped."""
+
+    theta_0: float
+    theta_star: float
+    n_star: int
+    capped: bool
+
+
 def _predict(prompt: Ints, output: Ints, pair: Pair, setting: Setting, concurrency: int) -> dict[str, Any]:
+    """The prediction for requests of these lengths, tokens, with so many in flight."""
     mu_l, mu_o = float(prompt.mean()), float(output.mean())
     costs = pair.policy_constants(mu_l, mu_o, setting.token_budget)
     hazard = hazard_of(output)
     p0 = hazard.p_bar
-    start = theta0(p0, costs.alpha_p_s, costs.alpha_d_s)
-    theta, slots, capped = start, setting.slots, False
-    # Δθ needs N* and N* needs θ*: the controller's fixed point, which it reaches in a few updates.
-    for _ in range(50):
-        correction = delta_theta(hazard.eta, hazard.p0, start, slots, costs.alpha_d_s, costs.beta_d_s)
-        capped = hazard.eta > hazard.p0**2 and correction > CORRECTION_CAP
-        correction = CORRECTION_CAP if capped else correction
-        theta = min(max(start + correction, _LIMITS.theta_min), _LIMITS.theta_max)
-        before, slots = slots, n_star_limited(pair.kv_tokens, _LIMITS.epsilon, p0, mu_l, theta, setting.slots)
-        if slots == before:
-            break
+    threshold = _threshold(hazard, mu_l, pair.kv_tokens, setting.slots, costs)
+    theta, slots = threshold.theta_star, threshold.n_star
     # The engine's limits of N* are for the threshold; no more can run than the cache holds.
     n_obs = max(1, min(concurrency, setting.slots, n_star(pair.kv_tokens, _LIMITS.epsilon, p0, mu_l, theta)))
     left, right = crossover(theta, mu_l, mu_o, n_obs, setting.delta_s, costs)
@@ -82,9 +102,9 @@ def _predict(prompt: Ints, output: Ints, pair: Pair, setting: Setting, concurren
         "p_bar": p0,
         "hazard_p0": hazard.p0,
         "hazard_eta": hazard.eta,
-        "theta_0": start,
+        "theta_0": threshold.theta_0,
         "theta_star": theta,
-        "correction_capped": capped,
+        "correction_capped": threshold.capped,
         "n_star": slots,
         "k_star": max(1, int(theta * slots)),
         "n_obs": n_obs,
@@ -94,6 +114,21 @@ def _predict(prompt: Ints, output: Ints, pair: Pair, setting: Setting, concurren
         "eb_wins_from_n_obs": wins_from(theta, mu_l, mu_o, setting.delta_s, costs),
         "eb_requests_per_s": rate if concurrency >= slots else None,
     }
+
+
+def _threshold(hazard: Hazard, mu_l: float, kv_tokens: int, most_slots: int, costs: StepCosts) -> Threshold:
+    """The controller's fixed point, which it reaches in a few updates: Δθ needs N* and N* needs θ*."""
+    start = theta0(hazard.p_bar, costs.alpha_p_s, costs.alpha_d_s)
+    theta, slots, capped = start, most_slots, False
+    for _ in range(50):
+        correction = delta_theta(hazard.eta, hazard.p0, start, slots, costs.alpha_d_s, costs.beta_d_s)
+        capped = hazard.eta > hazard.p0**2 and correction > CORRECTION_CAP
+        correction = CORRECTION_CAP if capped else correction
+        theta = min(max(start + correction, _LIMITS.theta_min), _LIMITS.theta_max)
+        before, slots = slots, n_star_limited(kv_tokens, _LIMITS.epsilon, hazard.p_bar, mu_l, theta, most_slots)
+        if slots == before:
+            break
+    return Threshold(start, theta, slots, capped)
 
 
 def wins_from(theta: float, mu_l: float, mu_o: float, delta_s: float, costs: StepCosts) -> float | None:
@@ -107,57 +142,47 @@ def wins_from(theta: float, mu_l: float, mu_o: float, delta_s: float, costs: Ste
     return at_one / (left - delta_s) if left > delta_s else None
 
 
-def theory_table(told: dict[str, Any]) -> RenderableType:
+def theory_table(prediction: dict[str, Any]) -> RenderableType:
     """The prediction for a terminal: a column for the trace, one for each phase of a drift."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    columns = [("whole trace", told), *((phase["name"], phase) for phase in told["phases"][:8])]
+    from harness.core.folding import Folding
+
+    phases = prediction["phases"]
+    columns = [("whole trace", prediction), *((phase["name"], phase) for phase in phases[:_MOST_PHASES])]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
     for name, _ in columns:
         table.add_column(name, justify="right")
+    cells = [_cells(of_column) for _, of_column in columns]
     for label, form in _LINES:
-        table.add_row(label, *(form(one) for _, one in columns))
+        table.add_row(label, *(form.format_map(values) for values in cells))
     head = (
-        f"exclusive batching on {told['costs']}: N = {told['slots']:,}, B = {told['token_budget']:,}, "
-        f"C = {told['kv_tokens']:,} tokens, δ = {told['delta_s_per_token']:g} s/token"
+        f"exclusive batching on {prediction['costs']}: N = {prediction['slots']:,}, "
+        f"B = {prediction['token_budget']:,}, C = {prediction['kv_tokens']:,} tokens, "
+        f"δ = {prediction['delta_s_per_token']:g} s/token"
     )
     foot = (
         "MB wins where β_MB(r) − β_EB is below the right side, which falls as 1/N_obs. N_obs is taken as the smallest "
         "of concurrency, N and what the cache holds; EB+ measures its own. Saturation is assumed: lengths alone, "
         "no arrivals."
     )
-    more = len(told["phases"]) - 8
-    parts: list[RenderableType] = [Text(head, style="bold"), table]
+    more = len(phases) - _MOST_PHASES
+    parts: list[RenderableType] = [Text(head, style="bold"), Folding(table)]
     if more > 0:
         parts.append(Text(f"and {more} more phases (--json lists all)"))
     return Group(*parts, Text(foot, style="dim"))
 
 
-def _winner(one: dict[str, Any]) -> str:
-    return {"EB": "exclusive", "MB": "mixed"}[one["winner"]]
-
-
-def _from(one: dict[str, Any]) -> str:
-    value = one["eb_wins_from_n_obs"]
-    return "none" if value is None else f"{math.ceil(value):,}"
-
-
-_LINES = (
-    ("concurrency", lambda one: f"{one['concurrency']:,}"),
-    ("μ_L, μ_O tokens", lambda one: f"{one['mu_l']:,.0f}, {one['mu_o']:,.0f}"),
-    ("r", lambda one: f"{one['decode_ratio']:.3f}"),
-    ("p̄ 1/token", lambda one: f"{one['p_bar']:.3g}"),
-    ("hazard line", lambda one: f"{one['hazard_p0']:.2g} + {one['hazard_eta']:.2g}·t"),
-    ("θ0", lambda one: f"{one['theta_0']:.3f}"),
-    ("θ*", lambda one: f"{one['theta_star']:.3f}{' (capped)' if one['correction_capped'] else ''}"),
-    ("N*", lambda one: f"{one['n_star']:,}"),
-    ("k*", lambda one: f"{one['k_star']:,}"),
-    ("N_obs", lambda one: f"{one['n_obs']:,}"),
-    ("β_MB(r) − β_EB µs/token", lambda one: f"{one['crossover_left'] * 1e6:.3f}"),
-    ("right side µs/token", lambda one: f"{one['crossover_right'] * 1e6:.3f}"),
-    ("EB wins from N_obs", _from),
-    ("predicted to win", _winner),
-)
+def _cells(prediction: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a prediction, with those that are shown otherwise than they are kept."""
+    wins_from_n_obs = prediction["eb_wins_from_n_obs"]
+    return prediction | {
+        "capped": " (capped)" if prediction["correction_capped"] else "",
+        "left_us": prediction["crossover_left"] * 1e6,
+        "right_us": prediction["crossover_right"] * 1e6,
+        "wins_from": "none" if wins_from_n_obs is None else f"{math.ceil(wins_from_n_obs):,}",
+        "wins": {"EB": "exclusive", "MB": "mixed"}[prediction["winner"]],
+    }

@@ -90,6 +90,14 @@ def test_the_catalogs_list_names_options_and_sources(bench: Bench) -> None:
     assert {"sharegpt", "longbench", "wildchat", "numinamath", "lmsys", "synthetic", "file"} <= workloads
     pairs = bench("gpus", "--json").json["pairs"]
     assert {pair["basis"] for pair in pairs} == {"published", "derived", None}
+    known = {(pair["gpu"], pair["model"]): pair for pair in pairs}
+    assert known["l40s", "meta-llama/Llama-3.1-70B"]["tp"] == 4
+    assert set(known["h200", "Qwen/Qwen3-8B"]["cost_models"]) == {"linear", "roofline", "kernels"}
+    assert known["b300", "Qwen/Qwen3-8B"]["mixed_call"] == "assumed"
+    listed = bench("gpus").out
+    assert "3.1×" in listed
+    assert "largest gap" in listed
+    assert "Qwen/Qwen3-32B-FP8: rtxpro6000" in listed
 
 
 def test_help_and_version(bench: Bench) -> None:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.commands import BENCH, RUN, Bench
+from tests.support.partial_runs import wait_for_completed, wait_until
 
 METRICS = ("request_throughput", "output_throughput", "total_throughput", "ttft_s", "tpot_s", "itl_s", "e2el_s")
 
@@ -162,11 +163,7 @@ def test_an_empty_trace_is_said(bench: Bench, tmp_path: Path) -> None:
 def test_ctrl_c_leaves_a_readable_interrupted_run(bench: Bench, tmp_path: Path) -> None:
     command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "2000000"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        # The append log grows once rows have been written: only then is there something to keep.
-        while not any(
-            path.stat().st_size > 100_000 for path in tmp_path.glob("runs/*/*/*/*/*.partial/requests.arrows")
-        ):
-            assert process.poll() is None
+        wait_for_completed(process, tmp_path)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
@@ -186,8 +183,7 @@ def test_ctrl_c_leaves_a_readable_interrupted_run(bench: Bench, tmp_path: Path) 
 def test_under_nohup_a_hang_up_ends_nothing(tmp_path: Path) -> None:
     command = ["nohup", BENCH, *RUN, "--policy", "v1", "--requests", "20000"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
-        while not any(tmp_path.glob("runs/*/*/*/*/*.partial/requests.arrows")):
-            assert process.poll() is None
+        wait_until(lambda: any(tmp_path.glob("runs/*/*/*/*/*.partial/requests.arrows")), process)
         process.send_signal(signal.SIGHUP)
         assert process.wait(120) == 0
 
@@ -195,10 +191,7 @@ def test_under_nohup_a_hang_up_ends_nothing(tmp_path: Path) -> None:
 def test_kill_9_leaves_what_bench_recover_makes_readable(bench: Bench, tmp_path: Path) -> None:
     command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "2000000"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
-        while not any(
-            path.stat().st_size > 100_000 for path in tmp_path.glob("runs/*/*/*/*/*.partial/requests.arrows")
-        ):
-            assert process.poll() is None
+        wait_for_completed(process, tmp_path)
         process.kill()
     (partial,) = tmp_path.glob("runs/*/*/*/*/*.partial")
     refused = bench("show", str(partial))

@@ -1,7 +1,8 @@
-"""Real vLLM on the CPU with a small random model: run by the engine's Python with a job in a file.
+"""Real vLLM on the CPU with a small random model: run by the engine's Python with a list of jobs in a file.
 
-The job is as in policies/vllm_emulated.py, without times: requests are handed in a few at a time between
-outputs, so that they arrive at steps that only the step log knows.
+A job is as in policies/vllm_emulated.py, without times: requests are handed in a few at a time between
+outputs, so that they arrive at steps that only the step log knows. Each job has an engine of its own, a process
+forked from this one, which has imported vLLM once for all.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def serve(job: dict[str, Any]) -> None:
                         row = int(one.request_id.split("-")[2])
                         assert len(one.outputs[0].token_ids) == job["output"][row]
         assert finished == len(job["prompt"])
+        engine.engine_core.shutdown()
 
 
 if __name__ == "__main__":
-    serve(json.loads(Path(sys.argv[1]).read_text()))
+    for job in json.loads(Path(sys.argv[1]).read_text()):
+        serve(job)

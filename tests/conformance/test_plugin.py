@@ -1,4 +1,4 @@
-"""The plugin beside vLLM: tests/conformance/inside.py in the engine's environment, a test a scenario."""
+"""The plugin beside vLLM: the scenarios of inside_*.py in the engine's environment, a test each."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ import pytest
 from tests.support.emulated_engine import EmulatedEngine
 from tests.support.places import ROOT
 
-INSIDE = Path(__file__).with_name("inside.py")
 SCENARIOS = [
     node.name
-    for node in ast.parse(INSIDE.read_text()).body
+    for module in sorted(Path(__file__).parent.glob("inside_*.py"))
+    for node in ast.parse(module.read_text(encoding="utf-8")).body
     if isinstance(node, ast.FunctionDef) and node.name.startswith("it_")
 ]
 
 
 @pytest.fixture(scope="module")
-def results(engine: EmulatedEngine, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+def results(engine_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
     out = tmp_path_factory.mktemp("inside") / "results.json"
     done = subprocess.run(
-        [os.environ["BENCH_ENGINE_PYTHON"], str(INSIDE), str(out)],
+        [engine_python, "-m", "tests.conformance.inside", str(out)],
+        cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "VLLM_LOGGING_LEVEL": "ERROR"},
         capture_output=True,
         text=True,
@@ -55,7 +56,7 @@ def job(name: str, options: dict[str, str]) -> dict[str, object]:
 def test_a_job_that_cannot_be_done_says_so_in_a_line_and_the_next_goes_on(engine: EmulatedEngine) -> None:
     assert engine.refuses(job("ebb", {})) == (
         "PolicyError: unknown policy 'ebb': did you mean eb? "
-        "known are v0, v1, eb, ebplus, sjf, ljf, isjl, stock, v1-interval, fcfs"
+        "known are v0, v0-engine, v1, eb, ebplus, sjf, ljf, isjl, stock, v1-interval, fcfs"
     )
     assert engine.refuses(job("eb", {})).startswith("PolicyError: this policy needs the step costs")
     assert "k=9 is above the 4 slots" in engine.refuses(job("eb", {"k": "9"}))

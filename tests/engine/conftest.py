@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from harness.engines.serving.tiny_model import make_tiny_model
 from tests.support.commands import Bench, bench_in
-from tests.support.real_vllm import PROFILE
+from tests.support.real_vllm import PROFILE, engine_python_or_skip
 
 
 @pytest.fixture(scope="session")
 def engine_python() -> str:
-    """The engine's Python; without one nothing here can run, which in CI is a failure."""
-    python = os.environ.get("BENCH_ENGINE_PYTHON")
-    if not python:
-        why = "BENCH_ENGINE_PYTHON names no Python with vLLM (`make test` makes one): real vLLM was not started"
-        if os.environ.get("CI") == "true":
-            pytest.fail(why)
-        pytest.skip(why)
-    return python
+    """The engine's Python."""
+    return engine_python_or_skip()
 
 
 @pytest.fixture(scope="module")

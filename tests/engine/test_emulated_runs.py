@@ -23,8 +23,10 @@ from harness.engines.serving.environments import examine
 from harness.engines.serving.scheduler_process import SchedulerProcess
 from harness.engines.simulated import Simulated
 from harness.runs.run import Run
+from harness.runs.step_log import read_step_log
 from harness.session.one_run import Prepared, prepare, run
 from tests.support.commands import BENCH, bench_in
+from tests.support.partial_runs import wait_until
 from workloads.core.stream import Stream
 
 # A cache small enough to preempt, a budget small enough to cut prompts into chunks, one request in fifty too long.
@@ -48,14 +50,8 @@ def nothing(_: Status) -> None:
 
 
 @pytest.fixture(scope="module")
-def python() -> Path:
-    given = os.environ.get("BENCH_ENGINE_PYTHON")
-    if not given:
-        why = "BENCH_ENGINE_PYTHON names no Python with vLLM: no run was emulated"
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(why)
-        pytest.skip(why)
-    return Path(given)
+def python(engine_python: str) -> Path:
+    return Path(engine_python)
 
 
 @pytest.fixture(scope="module")
@@ -216,8 +212,7 @@ def test_the_command_line(tmp_path: Path, python: Path) -> None:
     command = [BENCH, *given, *size, "--policy", "v1", "--out", "stopped"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as bench_:
         logs = "stopped/*/*/*/*/*.partial/steps.log"
-        while not any(path.stat().st_size > 10_000 for path in tmp_path.glob(logs)):
-            assert bench_.poll() is None
+        wait_until(lambda: any(len(read_step_log(log, 0).rows) for log in tmp_path.glob(logs)), bench_)
         bench_.send_signal(signal.SIGINT)
         _, err = bench_.communicate(timeout=120)
     assert bench_.returncode == 130, err

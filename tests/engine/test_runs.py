@@ -13,7 +13,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from harness.runs.step_log import read_step_log
 from tests.support.commands import BENCH, Bench
+from tests.support.partial_runs import completed_rows
 from tests.support.real_vllm import RUN, engines, wait_for
 
 POLICIES = ("stock", "v1", "v0", "eb:k=4", "eb", "ebplus")
@@ -24,12 +26,11 @@ BUSY = {"client_cpu", "client_wait", "delivery", "elsewhere", "send_lag"}
 
 
 def driven(place: Path, policy: str) -> Path | None:
-    """The directory of a policy's run that has begun to send, while it runs."""
+    """The directory of a policy's run once requests of it and their steps are on disk, while it runs."""
     for manifest in place.glob("runs/**/*.partial/run.json"):
-        told = json.loads(manifest.read_bytes())
-        rows = manifest.with_name("requests.arrows")
-        if told["spec"]["policy"] == policy and "clock" in told and rows.is_file() and rows.stat().st_size > 4000:
-            return manifest.parent
+        directory = manifest.parent
+        if json.loads(manifest.read_bytes())["spec"]["policy"] == policy and completed_rows(directory.parent):
+            return directory if len(read_step_log(directory / "steps.log", 0).rows) else None
     return None
 
 

@@ -18,7 +18,8 @@ from policies.online.guard import GuardOptions
 from policies.online.isjl import Isjl
 from policies.online.mixed import Mixed
 from policies.online.orders import Ranked, expected
-from tests.properties.test_batch import Case, Seeded, case_of, check_conservation, crowded, play
+from tests.support.batch_cases import Case, Seeded, case_of, crowded
+from tests.support.batch_played import check_conservation, play
 
 # Strict traces, in `make check` and in `make soak`.
 TRACES = 10_000 if settings.default is not None and settings.default.max_examples > 1000 else 300

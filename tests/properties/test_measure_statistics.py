@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.core.records import REQUESTS, STEPS
+from harness.measure.arrivals import Arrivals
 from harness.measure.columns import Requests
 from harness.measure.estimate import ratio_of_sums, repeats_ratio, within_run_ratio
 from harness.measure.gaps import token_gaps
@@ -85,7 +86,7 @@ def test_gaps_are_those_of_walking_every_token(
     rows, steps, gaps = run
     table = table_of(REQUESTS, rows)
     requests = Requests.of(table)
-    sample = token_gaps(requests, table, table_of(STEPS, steps))
+    sample = token_gaps(requests, Arrivals.of(requests, table, real=False), table_of(STEPS, steps))
     assert sample.count == len(gaps)
     assert int(np.sum(sample.sums)) == sum(gaps)
     for percent in PERCENTILES:

@@ -30,6 +30,8 @@ class Result:
 
 
 Bench = Callable[..., Result]
+# Starts a mock server with more options: its address and its process.
+Serve = Callable[..., tuple[str, subprocess.Popen[str]]]
 
 
 def bench_in(directory: Path) -> Bench:
@@ -57,3 +59,5 @@ def bench_in(directory: Path) -> Bench:
 
 
 RUN = ("run", "--gpu", "l40s", "--workload", "sharegpt", "--requests", "300", "--concurrency", "200", "--slots", "64")
+# Of a server's requests so few and short that they take no time.
+ENDPOINT_RUN = ("run", "--workload", "sharegpt:output_cap=8", "--requests", "60", "--concurrency", "10")

@@ -18,7 +18,8 @@ from harness.simulate.rows import FINISH_TOO_LONG, Rows
 from policies.catalog import make_policy
 from policies.core import STEP_COLUMNS, Policy, PolicyState, StepCosts
 from tests.support.emulated_engine import Replayed
-from tests.support.oracle import Counts, Oracle
+from tests.support.oracle import Oracle
+from tests.support.oracle_rows import Counts
 from workloads.core.arrivals import Closed, Constant
 from workloads.core.stream import Stream
 from workloads.core.trace import Trace

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from harness.core.runspec import RunSpec
 from harness.pages import parallel
 from harness.published import corpus
-from harness.published.cache import Keep
+from harness.published.cache import JsonCache
 from harness.published.check import check
 from harness.runs.run import run_path
 from harness.runs.writer import recover
@@ -32,9 +32,9 @@ def left_out(run: Path) -> bool:
     """Whether a build leaves out the one bad run, and still shows a good one beside it."""
     results = run.parents[4]
     good = write_toy(results / "good", policy="v0", n=20)
-    keep = Keep(results.parent / "kept")
-    found = corpus.collect(results, keep, lambda entries: parallel.compute(entries, keep, 1))
-    return [one.run.path for one in found.entries] == [good] and len(found.problems) == 1
+    cache = JsonCache(results.parent / "kept")
+    found = corpus.collect(results, cache, lambda entries: parallel.compute(entries, cache, 1))
+    return [one.run.path for one in found.runs] == [good] and len(found.problems) == 1
 
 
 def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -6,7 +6,8 @@ policy is told of its end only then. Everything else is as without. A step may t
 
 from __future__ import annotations
 
-from tests.support.oracle import Oracle, Request
+from tests.support.oracle import Oracle
+from tests.support.oracle_rows import Request
 
 
 class LateOracle(Oracle):

@@ -9,7 +9,9 @@ from typing import Any
 
 import aiohttp
 
-from harness.mock.server import MockOptions, MockServer, running
+from harness.mock.options import MockOptions
+from harness.mock.serve import running
+from harness.mock.server import MockServer
 
 QUICK: dict[str, Any] = {"port": 0, "ttft_ms": 1.0, "itl_ms": 0.1}
 Talk = Callable[[MockServer, aiohttp.ClientSession], Awaitable[None]]

@@ -7,7 +7,21 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.engines.serving.tiny_model import FLAGS
+
+
+def engine_python_or_skip() -> str:
+    """The engine's Python; without one nothing of real vLLM can run, which in CI is a failure."""
+    python = os.environ.get("BENCH_ENGINE_PYTHON")
+    if not python:
+        why = "BENCH_ENGINE_PYTHON names no Python with vLLM (`make test` makes one): nothing was compared with vLLM"
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(why)
+        pytest.skip(why)
+    return python
+
 
 # Step costs of the size that this model has on a CPU; what they are decides nothing here.
 PROFILE = """

@@ -6,9 +6,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from harness.pages.boards import Board, boards
+from harness.pages.boards import Board, boards_of
 from harness.pages.site import Site
-from harness.published.cache import Keep
+from harness.published.cache import JsonCache
 from harness.published.corpus import collect
 from tests.support.runfactory import SPEC, write_run
 from tests.support.schedules import Schedule
@@ -23,10 +23,10 @@ STARTS = {
 
 def site_of(results: Path, kept: Path) -> Site:
     """The site of the runs under a directory."""
-    keep = Keep(kept)
-    corpus = collect(results, keep)
+    cache = JsonCache(kept)
+    corpus = collect(results, cache)
     assert not corpus.problems
-    return Site(results, corpus, tuple(boards(corpus, keep)), keep)
+    return Site(corpus, tuple(boards_of(corpus, cache)), cache)
 
 
 def only_board(site: Site) -> Board:

@@ -281,10 +281,12 @@ def parse_arrival(text: str, *, rate: float | None = None, concurrency: int | No
         near = options.suggest(name, ARRIVALS)
         raise WorkloadError(f"unknown arrival {brief(name)}{near}: known are {', '.join(ARRIVALS)}")
     given = _with_apart(text, name, given, {"rate": rate, "concurrency": concurrency})
+    if given.get("rate", "").strip().lower().lstrip("+") in ("inf", "infinity"):
+        raise WorkloadError(f"arrival {shown(text, 120)}: no rate is endless: --arrival offline sends all at once")
     values = options.read(f"arrival {name}", ARRIVALS[name], given)
     if "rate" in values:
         if "rate" not in given:
-            raise WorkloadError(f"arrival {text} needs a rate in requests per second")
+            raise WorkloadError(f"arrival {text} needs a rate in requests per second: give --rate, such as --rate 20")
         _positive(shown(text, 120), "rate", values["rate"], MOST_PER_S)
     return _MAKERS[name](text, values, given)
 

@@ -74,7 +74,7 @@ def misfit(ids: Sequence[int], prompt_tokens: int, tokens: int) -> str | None:
     if len(ids) > need:
         return (
             f"{len(ids)} hash_ids, but a prompt of {prompt_tokens} tokens has {need} blocks of {tokens}: "
-            "check the block size"
+            "check the block size (block=N says another)"
         )
     if ids and (min(ids) < 0 or max(ids) > LARGEST_ID):
         return "a hash_id is not between 0 and 2⁶⁴ − 1"

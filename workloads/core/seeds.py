@@ -7,7 +7,7 @@ import numpy as np
 from workloads.core.errors import WorkloadError
 
 # Never renumber: a tag is part of what a seed means.
-TAGS = {"lengths": 1, "arrivals": 2, "prompts": 3, "order": 4, "hints": 9, "pieces": 11}
+TAGS = {"lengths": 1, "arrivals": 2, "prompts": 3, "order": 4, "hints": 9, "pieces": 11, "natural": 12}
 
 
 def generator(seed: int, purpose: str, *part: int) -> np.random.Generator:

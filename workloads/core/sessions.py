@@ -50,7 +50,7 @@ def turns_before(trace: Trace) -> Ints:
         remedy = (
             "the data set's own answers stand there: leave out forced=…"
             if rendered
-            else "load the workload with history=true (wildchat and lmsys have it)"
+            else "leave out --sessions, or take wildchat or lmsys with history=true"
         )
         raise WorkloadError(
             f"{trace.name}, row {row}: a prompt of {trace.prompt_tokens[row]} tokens cannot hold the turn before it "

@@ -32,7 +32,7 @@ from workloads.core.errors import WorkloadError
 from workloads.core.reading import shown
 from workloads.core.seeds import generator
 from workloads.core.sessions import turns_of
-from workloads.core.trace import Floats, Ints, Trace
+from workloads.core.trace import UNIT_QUESTION, Floats, Ints, Trace
 
 __all__ = [
     "ARRIVALS",
@@ -155,6 +155,9 @@ def _due_s(arrival: Arrival, trace: Trace, seed: int) -> Floats:
                 f"{trace.name}: the trace has no timestamps{f' ({notes})' if notes else ''}: "
                 "give --rate with another arrival, or a trace with timestamp_s"
             )
+        # Played faster or slower on purpose, times are what the user says they are.
+        if arrival.scale == 1 and (question := trace.source.get(UNIT_QUESTION)):
+            raise WorkloadError(f"--arrival trace: {question}")
         return trace.timestamp_s * arrival.scale
     s = unit_times(arrival, len(trace), seed)
     match arrival:

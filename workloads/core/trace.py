@@ -17,6 +17,8 @@ from workloads.core.errors import WorkloadError
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+# The key of a trace's source that asks for the unit of its times, as long as only the user knows it.
+UNIT_QUESTION = "unit_question"
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,8 @@ class HubData:
     def refused(self, why: str, remedy: str = "") -> WorkloadError:
         """An error in one line."""
         files = f"{self.name}:path=FOLDER"
-        other = f"download it elsewhere and give {files}, or leave hf away for the lengths that travel along"
+        alone = f"use {self.name} without hf and source for the lengths that travel along"
+        other = f"download it elsewhere and give {files}, or {alone}"
         revision = f" at {shown(self.revision, 60)}" if self.revision else ""
         source = "with datasets" if self.folder else "from the hub"
         return WorkloadError(f"cannot load {shown(self.id, 120)}{revision} {source} ({why}): {remedy or other}")

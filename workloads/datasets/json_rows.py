@@ -20,11 +20,12 @@ _FETCH = "fetch it again"
 
 
 class JsonRow(NamedTuple):
-    """An object, where it stands (`FILE, row 3`), and the file's or member's name without its ending."""
+    """An object, where it stands (`FILE, row 3`), the file's or member's name without its ending, its row from 1."""
 
     value: Any
     where: str
     stem: str
+    number: int
 
 
 def _parsed(line: bytes, where: str) -> Any:
@@ -101,7 +102,7 @@ def read_json(path: Path, only: frozenset[str] = frozenset()) -> Iterator[JsonRo
     if path.suffix.lower() != ".zip":
         with open_regular(path) as file:
             for value, number in _values(file, shown(path)):
-                yield JsonRow(value, f"{shown(path)}, row {number}", path.stem)
+                yield JsonRow(value, f"{shown(path)}, row {number}", path.stem, number)
         return
     for archive, member in _members(path, (".jsonl", ".json")):
         stem = Path(member.filename).stem
@@ -111,7 +112,7 @@ def read_json(path: Path, only: frozenset[str] = frozenset()) -> Iterator[JsonRo
         try:
             with archive.open(member) as inside:
                 for value, number in _values(inside, name):
-                    yield JsonRow(value, f"{name}, row {number}", stem)
+                    yield JsonRow(value, f"{name}, row {number}", stem, number)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
             raise WorkloadError(f"{name}: corrupt in the zip ({shown(error, 80)}): {_FETCH}") from None
 

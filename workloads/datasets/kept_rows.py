@@ -2,7 +2,7 @@
 
 Each set of rows is a folder of its own, `rows/KEY/CONFIG/SPLIT-00000-of-00001.parquet`; beside them lie small files,
 `rows/asked/KEY.json`, that say which folder answers which question. A part is parquet where its columns have one type
-each, and a JSON array where rows differ in their keys, or the reader reads nothing else.
+each, and a JSON array where rows differ in their keys.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RowsKey:
     def name(self) -> str:
         """64 hex digits for it."""
         columns = {column: list(fields) for column, fields in self.layout.columns.items()}
-        parts = [FORMAT, self.id, self.revision, self.config, self.split, self.rows, columns, self.layout.arrays]
+        parts = [FORMAT, self.id, self.revision, self.config, self.split, self.rows, columns]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def answers(self, resolved: RowsKey) -> Iterator[RowsKey]:
@@ -141,7 +141,7 @@ def _write(folder: Path, key: RowsKey, tables: Iterable[Any], where: str) -> tup
     inner.mkdir()
     wanted = (_only(table, key.layout, where) for table in tables)
     # One parquet file has one schema.
-    for schema, group in itertools.groupby(wanted, key=lambda table: _schema(table, key.layout)):
+    for schema, group in itertools.groupby(wanted, key=_schema):
         part = inner / f"{len(parts)}{'.json' if schema is None else '.parquet'}"
         if schema is None:
             rows += _write_json(part, group, key.layout)
@@ -157,11 +157,14 @@ def _write(folder: Path, key: RowsKey, tables: Iterable[Any], where: str) -> tup
 def present(layout: Layout, names: Iterable[str], where: str) -> list[str]:
     """The columns of a layout among names; WorkloadError where one is missing that must be there."""
     names = list(names)
-    for column in layout.columns:
-        if column not in names and not column.endswith("?"):
-            listed = ", ".join(shown(name, 40) for name in names[:20]) or "none"
-            raise WorkloadError(f"{where}: no column {column}: found are {listed}; is it the right data set?")
     wanted = {column.removesuffix("?") for column in layout.columns}
+    lacking = [column for column in layout.columns if column not in names and not column.endswith("?")]
+    turns = [column.removesuffix("?") for column, fields in layout.columns.items() if fields]
+    if turns and not set(turns) & set(names):
+        lacking = turns
+    if lacking:
+        listed = ", ".join(shown(name, 40) for name in names[:20]) or "none"
+        raise WorkloadError(f"{where}: no column {' or '.join(lacking)}: found are {listed}; is it the right data set?")
     return [name for name in names if name in wanted]
 
 
@@ -203,9 +206,9 @@ def _check_text(field: Any, path: str, where: str) -> None:
         _check_text(inner, path if pa.types.is_struct(inner.type) else f"{path}.{inner.name}", where)
 
 
-def _schema(table: Any, layout: Layout) -> Any:
+def _schema(table: Any) -> Any:
     """The schema of a table that parquet can hold for the reader; None where it has to be JSON."""
-    return None if layout.arrays or not all(map(_plain, table.schema.types)) else table.schema
+    return table.schema if all(map(_plain, table.schema.types)) else None
 
 
 def _plain(type_: Any) -> bool:

@@ -27,14 +27,13 @@ class Layout:
     """What a reader takes of a data set.
 
     `columns` names columns and of lists of turns their fields, as `parquet.read_batches` takes them (`?` ends an
-    optional one). `ids` are the data sets that are known to have them. `files` narrows the files of a repository down,
-    where it holds others besides; `arrays`: the reader reads JSON arrays only.
+    optional one; of several optional lists of turns one is there). `ids` are the data sets that are known to have them.
+    `files` narrows the files of a repository down, where it holds others besides.
     """
 
     columns: Mapping[str, tuple[str, ...]]
     ids: tuple[str, ...]
     files: re.Pattern[str] | None = None
-    arrays: bool = False
 
     def fitting(self, names: list[str]) -> list[str]:
         """Of a repository's files those that `files` tells, all where it tells none."""

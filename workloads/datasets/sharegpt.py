@@ -20,9 +20,11 @@ from workloads.core import cache
 from workloads.core.errors import WorkloadError
 from workloads.core.reading import open_regular, shown
 from workloads.core.trace import Trace
+from workloads.datasets import parquet
 from workloads.datasets.chat import pairs_of
 from workloads.datasets.counting import Columns, Meta, Reading, TextRow, count_rows, counted, drop_empty, usable_source
 from workloads.datasets.json_array import TruncatedFileError, read_array
+from workloads.datasets.json_rows import read_json
 from workloads.datasets.shards import Layout
 from workloads.text.tokenizer import build, digest_of, tokenizer_json
 
@@ -32,9 +34,13 @@ HUB_FILE = "ShareGPT_V3_unfiltered_cleaned_split.json"
 HUB_DATASET_V43 = "Aeala/ShareGPT_Vicuna_unfiltered"
 HUB_FILES = re.compile(r"^ShareGPT_V(3|4\.3)_unfiltered_cleaned_split\.json$")
 DATA_SETS = (HUB_DATASET, HUB_DATASET_V43)
-LAYOUT = Layout({"conversations": ("from", "value"), "id?": ()}, DATA_SETS, HUB_FILES, arrays=True)
 AGAIN = "ids_that_occur_again"
 _KEPT = ("prompt_tokens", "output_tokens", "session", "turn")
+# Where a record keeps its turns, and a turn its role and text, by who wrote the file.
+TURNS = ("conversations", "messages", "conversation")
+_ROLE_AND_TEXT = (("from", "value"), ("role", "content"))
+_FIELDS = tuple(f"{field}?" for fields in _ROLE_AND_TEXT for field in fields)
+LAYOUT = Layout({**dict.fromkeys((f"{name}?" for name in TURNS), _FIELDS), "id?": ()}, DATA_SETS, HUB_FILES)
 
 
 class ShareGptPair(NamedTuple):
@@ -48,15 +54,48 @@ class ShareGptPair(NamedTuple):
 
 def conversation_pairs(record: Any, skipped: Counter[str]) -> Iterator[tuple[str, str]]:
     """The usable (prompt, answer) pairs of one record, in order; what is not usable is counted by reason."""
-    turns = record.get("conversations") if isinstance(record, dict) else None
-    if not isinstance(turns, list):
+    turns = turns_of(record)
+    if turns is None:
         skipped["record without a list of conversations"] += 1
         return
     if not turns:
         skipped["empty conversation"] += 1
-    pairs = ((turn.get("from"), turn.get("value")) if isinstance(turn, dict) else (None, None) for turn in turns)
-    for pair in pairs_of(pairs, skipped):
+    for pair in pairs_of(map(_role_and_text, turns), skipped):
         yield pair.prompt, pair.answer
+
+
+def turns_of(record: Any) -> list[Any] | None:
+    """The turns of a record, under whichever of their names it has a list; None where it has none."""
+    lists = (record.get(name) for name in TURNS) if isinstance(record, dict) else ()
+    return next((turns for turns in lists if isinstance(turns, list)), None)
+
+
+def _role_and_text(turn: Any) -> tuple[Any, Any]:
+    """A turn's role and text, each None where it has none; parts of text are put together."""
+    if not isinstance(turn, dict):
+        return None, None
+    role, text = next(((turn.get(who), turn.get(what)) for who, what in _ROLE_AND_TEXT if who in turn), (None, None))
+    if isinstance(text, list):
+        parts = [part.get("text") if isinstance(part, dict) else None for part in text]
+        texts = [part for part in parts if isinstance(part, str)]
+        return role, "".join(texts) if texts and len(texts) == len(parts) else None
+    return role, text
+
+
+def _records(path: Path) -> Iterator[tuple[int, Any]]:
+    """The records of a JSON array, of JSON lines, or of a parquet file, with their numbers from 0.
+
+    Raises TruncatedFileError where JSON ends inside a record, and WorkloadError where the file is corrupt.
+    """
+    with open_regular(path) as file:
+        packed = file.read(4) == b"PAR1"
+    if packed:
+        names = [name for name in parquet.column_names(path) if name in (*TURNS, "id")]
+        for first, batch in parquet.read_batches(path, dict.fromkeys(names, ())):
+            yield from enumerate(batch.to_pylist(), first)
+        return
+    for row in read_json(path):
+        yield row.number - 1, row.value
 
 
 def read_pairs(path: Path, reading: Reading, allow_truncated: bool) -> Iterator[ShareGptPair]:
@@ -66,14 +105,13 @@ def read_pairs(path: Path, reading: Reading, allow_truncated: bool) -> Iterator[
     """
     taken: set[str] = set()
     try:
-        for record in read_array(path):
-            session = record.number - 1
-            pairs = conversation_pairs(record.value, reading.skipped)
+        for session, record in _records(path):
+            pairs = conversation_pairs(record, reading.skipped)
             turn = -1
             for turn, (prompt, answer) in enumerate(pairs):
                 yield ShareGptPair(session, turn, prompt, answer)
             if turn >= 0:
-                reading.names[session] = _own_name(record.value.get("id"), session, taken, reading)
+                reading.names[session] = _own_name(record.get("id"), session, taken, reading)
     except TruncatedFileError as cut:
         if not allow_truncated:
             raise
@@ -94,8 +132,10 @@ def _own_name(id_: Any, session: int, taken: set[str], reading: Reading) -> str:
 
 
 def _check_end(path: Path) -> None:
-    """Raise for a file that does not end as an array does, before anything is tokenized."""
+    """Raise for an array that does not end as one does, before anything is tokenized."""
     with open_regular(path) as file:
+        if not file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
+            return
         file.seek(max(0, file.seek(0, io.SEEK_END) - 4096))
         if not file.read().rstrip().endswith(b"]"):
             for _ in read_array(path):
@@ -113,6 +153,8 @@ def count(
     pairs = read_pairs(path, reading, allow_truncated)
     table = count_rows((TextRow(pair[:2], pair[2:]) for pair in pairs), tokenizer, len(_KEPT))
     table = drop_empty(table, 2, reading)
+    if not len(table) and not reading.skipped:
+        raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
     if not len(table):
         raise WorkloadError(
             f"{shown(path)}: holds no human→gpt pair: nothing to replay (skipped: {dict(reading.skipped)})"
@@ -148,7 +190,7 @@ def load(
     file_sha = cache.file_digest(path)
     content = tokenizer_json(tokenizer, model, before)
     tokenizer_sha = digest_of(content)
-    kept = cache.lengths_path(file_sha, tokenizer_sha)
+    kept = cache.lengths_path(file_sha, tokenizer_sha, "turns of from or role")
 
     def anew() -> tuple[Columns, Meta]:
         trace = count(path, content, tokenizer or model, allow_truncated=allow_truncated, before=before)

@@ -24,9 +24,11 @@ def limit(
     min_prompt_tokens: int = 1,
     min_output_tokens: int = 1,
     max_prompt_tokens: int = 0,
+    natural: int = 0,
 ) -> Trace:
     """The rows that pass the filters, outputs cut at `output_cap` or all set to `forced` (0: neither).
 
+    With `natural` outputs are drawn as a model would stop by itself under that cap, `natural` tokens in the mean.
     Filters look at the lengths as counted, before cap and force. What they drop is counted in
     source["skipped"]. Raises WorkloadError where nothing is left.
     """
@@ -45,6 +47,13 @@ def limit(
     output = kept.output_tokens
     if output_cap:
         output = np.minimum(output, output_cap)
+    if natural:
+        if forced or not 1 <= natural < output_cap:
+            raise WorkloadError(
+                f"{trace.name}: natural={natural} is the mean of outputs that stop by themselves under output_cap="
+                f"{output_cap}: give 1 to less than the cap, without forced"
+            )
+        output = natural_stops(len(kept), natural, output_cap)
     if forced:
         output = np.full_like(output, forced)
     filters = {
@@ -55,8 +64,26 @@ def limit(
         "min_output_tokens": min_output_tokens,
         "max_prompt_tokens": max_prompt_tokens,
     }
+    if natural:
+        filters["natural"] = natural
     source = {**kept.source, "filters": filters, "skipped": skipped}
     return dataclasses.replace(kept, output_tokens=output, source=source)
+
+
+def natural_stops(rows: int, mean: int, cap: int) -> Ints:
+    """Outputs of a model that stops by itself, tokens, shape (rows,): as likely after each token, cut at `cap`.
+
+    The chance of stopping is the one that gives outputs `mean` tokens in the mean, cut ones included. They belong to
+    the data: the same for every seed of a run.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(100):
+        chance = (low + high) / 2
+        if chance in (low, high):
+            break
+        expected = -math.expm1(cap * math.log1p(-chance)) / chance
+        low, high = (chance, high) if expected > mean else (low, chance)
+    return np.minimum(generator(0, "natural").geometric(high, rows), cap).astype(np.int64)
 
 
 def with_history(trace: Trace) -> Trace:

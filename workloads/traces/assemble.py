@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,7 @@ from workloads.core.blocks import Blocks
 from workloads.core.errors import WorkloadError
 from workloads.core.reading import shown
 from workloads.core.trace import Floats, Ints, Trace, passing
-
-# Requests a second: beyond these it is rather the unit that is wrong.
-HIGHEST_RATE, LOWEST_RATE = 1e4, 1e-3
+from workloads.traces.units import Unit
 
 
 def assemble(
@@ -24,15 +23,16 @@ def assemble(
     prompt_tokens: Ints,
     output_tokens: Ints,
     stamps: Ints | Floats | None,
-    per_second: float = 1.0,
+    unit: Callable[[str, Ints | Floats], Unit],
     session: Ints | None = None,
     blocks: Blocks | None = None,
     empty_output: str = "0 output tokens",
 ) -> Trace:
     """The trace of a published file: rows without tokens skipped and counted, then in the order of `stamps`.
 
-    `stamps` are times of `per_second` to the second; the trace counts seconds from the first row kept. Rows out of
-    order are sorted (stable) and a note says how many there were. Raises WorkloadError where no row is left.
+    `unit` says of the file's name and the times kept how many make a second; the trace counts seconds from the first
+    row kept. Rows out of order are sorted (stable) and a note says how many there were. Raises WorkloadError where no
+    row is left.
     """
     skipped: dict[str, int] = {}
     rows = np.flatnonzero(passing({"0 prompt tokens": prompt_tokens == 0, empty_output: output_tokens == 0}, skipped))
@@ -52,10 +52,9 @@ def assemble(
         if back:
             rows = rows[np.argsort(stamps[rows], kind="stable")]
             source["notes"] = [f"{source['file']}: {back:,} rows are earlier than the row before them: sorted by time"]
-        seconds = (stamps[rows] - stamps[rows[0]]) / per_second
-        question = rate_question(source["file"], seconds)
-        if question:
-            source["notices"] = [question]
+        counted = unit(source["file"], stamps[rows])
+        seconds = (stamps[rows] - stamps[rows[0]]) / counted.per_second
+        counted.join(source)
     return Trace(
         name="file",
         prompt_tokens=prompt_tokens[rows],
@@ -66,19 +65,6 @@ def assemble(
         turn=None if session is None else turn_numbers(session[rows]),
         blocks=None if blocks is None else blocks.take(rows.tolist()),
     )
-
-
-def rate_question(file: str, seconds: Floats) -> str | None:
-    """What to ask where the times look to be in another unit than seconds; None where they do not."""
-    span = float(seconds[-1] - seconds[0])
-    if len(seconds) < 2:
-        return None
-    rate = (len(seconds) - 1) / span if span > 0 else float("inf")
-    if LOWEST_RATE <= rate <= HIGHEST_RATE:
-        return None
-    why = f"all {len(seconds):,} rows have one time" if span == 0 else f"{rate:.3g} requests/s over {span:.3g} s"
-    remedy = "trace:scale=1000" if rate > HIGHEST_RATE else "trace:scale=0.001"
-    return f"{file}: {why}: are the times in the unit that the format has? --arrival {remedy} replays them in another"
 
 
 def turn_numbers(session: Ints) -> Ints:

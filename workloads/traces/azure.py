@@ -6,15 +6,18 @@ from pathlib import Path
 
 from workloads.core.trace import Trace
 from workloads.traces.assemble import assemble
+from workloads.traces.file_options import NO_BLOCKS, NOTHING, FileOptions
 from workloads.traces.table import read_table
+from workloads.traces.units import Unit
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 
-def load(path: Path) -> Trace:
+def load(path: Path, given: FileOptions = NOTHING) -> Trace:
     """The trace of `TIMESTAMP,ContextTokens,GeneratedTokens`: dates of up to nine digits, with a zone or without."""
     import numpy as np
 
+    given.refuse(path, no_times="this form has dates", no_blocks=NO_BLOCKS)
     table = read_table(path, COLUMNS, (), "azure")
     stamps, zoned = table.nanoseconds("TIMESTAMP")
     began = np.datetime_as_string(stamps.min().astype("datetime64[ns]"))
@@ -29,5 +32,5 @@ def load(path: Path) -> Trace:
         prompt_tokens=table.whole("ContextTokens"),
         output_tokens=table.whole("GeneratedTokens"),
         stamps=stamps,
-        per_second=1e9,
+        unit=lambda _file, _stamps: Unit(1e9),
     )

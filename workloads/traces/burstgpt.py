@@ -10,18 +10,21 @@ import numpy as np
 from workloads.core.reading import shown
 from workloads.core.trace import Ints, Trace
 from workloads.traces.assemble import assemble
+from workloads.traces.file_options import NO_BLOCKS, NOTHING, FileOptions
 from workloads.traces.table import read_table
+from workloads.traces.units import unit_of
 
 COLUMNS = ("Timestamp", "Request tokens", "Response tokens")
 OPTIONAL = ("Session ID", "Model", "Log Type")
 FAILED = "failed requests (0 response tokens)"
 
 
-def load(path: Path) -> Trace:
+def load(path: Path, given: FileOptions = NOTHING) -> Trace:
     """The trace of a BurstGPT file, columns by name: failed rows skipped and counted, sessions where it has them.
 
     Models and kinds of log are counted in `source`, over all rows of the file. A row without a session is one alone.
     """
+    given.refuse(path, no_blocks=NO_BLOCKS)
     table = read_table(path, COLUMNS, OPTIONAL, "burstgpt")
     source: dict[str, Any] = {
         "format": "burstgpt",
@@ -36,7 +39,8 @@ def load(path: Path) -> Trace:
         source,
         prompt_tokens=table.whole("Request tokens"),
         output_tokens=table.whole("Response tokens"),
-        stamps=table.seconds("Timestamp", 9e9),
+        stamps=table.times("Timestamp", given.unit),
+        unit=lambda file, stamps: unit_of(file, stamps, "s", given.unit),
         session=_sessions(table.columns["Session ID"]) if "Session ID" in table.columns else None,
         empty_output=FAILED,
     )

@@ -7,63 +7,86 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads.core.blocks import Blocks, misfit
+import numpy as np
+
 from workloads.core.errors import WorkloadError
 from workloads.core.reading import brief, shown
 from workloads.core.trace import Floats, Ints, Trace
-from workloads.traces.assemble import rate_question
-from workloads.traces.header import with_header
-from workloads.traces.mooncake import BLOCK_TOKENS
+from workloads.traces.block_size import blocks_of
+from workloads.traces.file_options import NO_TIMES, FileOptions
+from workloads.traces.header import settled, with_header
+from workloads.traces.units import unit_of
 
 COLUMNS = ("prompt_tokens", "output_tokens", "timestamp_s", "id", "session", "turn", "out_hint", "hash_ids")
 MOST_TOKENS = 10**9
-# Seconds since 1970 are 1.8e9; nanoseconds in 64 bits end at 9.2e9 s.
-LARGEST_STAMP_S = 9e9
 
 
 @dataclass(frozen=True, slots=True)
 class OwnColumns:
     """The columns of a file of ours, checked one by one; None where it has no such column.
 
-    `seconds` count from the first request. `hints` has a row [low, high] a request. `unread` are the keys or columns
-    that are none of ours.
+    `stamps` are times as they stand in the file, ascending. `hints` has a row [low, high] a request. `hash_ids` has
+    each row's number in the file and its ids. `unread` are the keys or columns that are none of ours.
     """
 
     prompt_tokens: Ints
     output_tokens: Ints
-    seconds: Floats | None = None
+    stamps: Floats | None = None
     session: Ints | None = None
     turn: Ints | None = None
     ids: tuple[str, ...] | None = None
     hints: Ints | None = None
-    blocks: Blocks | None = None
+    hash_ids: Sequence[tuple[int, Sequence[Any]]] | None = None
     unread: Sequence[str] = ()
 
 
-def trace_of(path: Path, format_: str, file_sha: str, columns: OwnColumns, header: dict[str, Any] | None) -> Trace:
-    """The trace of a file of ours, with what its header says; WorkloadError where that does not fit the rows."""
+def trace_of(
+    path: Path,
+    format_: str,
+    file_sha: str,
+    columns: OwnColumns,
+    header: dict[str, Any] | None,
+    given: FileOptions,
+) -> Trace:
+    """The trace of a file of ours, with what its header says, and the user of times and blocks.
+
+    WorkloadError where that does not fit the rows.
+    """
+    given.refuse(
+        path,
+        no_times=NO_TIMES if columns.stamps is None else "",
+        no_blocks="it has no hash_ids" if columns.hash_ids is None else "",
+    )
+    given = settled(shown(path), header, given)
     source: dict[str, Any] = {"kind": "file", "format": format_, "file": shown(path.name), "file_sha256": file_sha}
-    notices = [_unread_notice(source["file"], columns.unread)] if columns.unread else []
-    question = None if columns.seconds is None else rate_question(source["file"], columns.seconds)
-    if question:
-        notices.append(question)
-    if notices:
-        source["notices"] = notices
+    if columns.unread:
+        source["notices"] = [_unread_notice(source["file"], columns.unread)]
+    seconds = None if columns.stamps is None else _seconds(source, columns.stamps, given)
+    blocks = None
+    if columns.hash_ids is not None:
+        blocks = blocks_of(path, columns.hash_ids, columns.prompt_tokens, given, source)
     hints = columns.hints
     trace = Trace(
         name="file",
         prompt_tokens=columns.prompt_tokens,
         output_tokens=columns.output_tokens,
         source=source,
-        timestamp_s=columns.seconds,
+        timestamp_s=seconds,
         session=columns.session,
         turn=columns.turn,
         ids=columns.ids,
         hint_low=None if hints is None else hints[:, 0],
         hint_high=None if hints is None else hints[:, 1],
-        blocks=columns.blocks,
+        blocks=blocks,
     )
     return with_header(trace, header, shown(path))
+
+
+def _seconds(source: dict[str, Any], stamps: Floats, given: FileOptions) -> Floats:
+    """Ascending times as seconds from the first; what there is to say of their unit joins the source."""
+    unit = unit_of(source["file"], stamps, "s", given.unit)
+    unit.join(source)
+    return np.asarray((stamps - stamps[0]) / unit.per_second)
 
 
 def _unread_notice(file: str, keys: Sequence[str]) -> str:
@@ -101,18 +124,3 @@ def ids_of(file: str, rows: Iterable[tuple[int, str]]) -> tuple[str, ...]:
             raise WorkloadError(f"{file}, row {row}: id {brief(id_)} is row {row_of[id_]}'s already: ids are unique")
         row_of[id_] = row
     return tuple(row_of)
-
-
-def blocks_of(file: str, rows: Iterable[tuple[int, Sequence[Any], int]], header: dict[str, Any] | None) -> Blocks:
-    """The hash_ids of rows (number in the file, ids, prompt tokens), in blocks as the header says, else Mooncake's.
-
-    WorkloadError where a row's do not fit its prompt.
-    """
-    tokens = (header or {}).get("block_tokens") or BLOCK_TOKENS
-    all_ids = []
-    for row, ids, prompt_tokens in rows:
-        why = "a hash_id is missing" if None in ids else misfit(ids, prompt_tokens, tokens)
-        if why:
-            raise WorkloadError(f"{file}, row {row}: {why}")
-        all_ids.append(tuple(ids))
-    return Blocks(tuple(all_ids), tokens)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable
 from pathlib import Path
-
-import orjson
 
 from workloads.core.errors import WorkloadError
 from workloads.core.reading import open_regular, shown
 from workloads.core.trace import Trace
+from workloads.datasets.json_array import LONGEST_RECORD
+from workloads.datasets.parquet import column_names
+from workloads.datasets.sharegpt import TURNS, turns_of
 from workloads.traces import azure, burstgpt, jsonl, mooncake, parquet, vidur
+from workloads.traces.file_options import FileOptions
 from workloads.traces.table import header_of
 
 # What reads each form. ShareGPT has text to count, so it needs a tokenizer besides.
-LOADERS: dict[str, Callable[[Path], Trace]] = {
+LOADERS: dict[str, Callable[[Path, FileOptions], Trace]] = {
     "jsonl": jsonl.load_jsonl,
     "parquet": parquet.load_parquet,
     "azure": azure.load,
@@ -36,7 +39,8 @@ def guess_format(path: Path) -> str:
     if not head:
         raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
     if start[:4] == b"PAR1":
-        return "parquet"
+        columns = column_names(path)
+        return "sharegpt" if "prompt_tokens" not in columns and set(columns) & set(TURNS) else "parquet"
     for magic, name in _PACKED.items():
         if start.startswith(magic):
             raise WorkloadError(f"{shown(path)} is packed ({name}): unpack it first")
@@ -44,18 +48,24 @@ def guess_format(path: Path) -> str:
         jsonl.refuse_array_of_rows(path)
         return "sharegpt"
     if head[:1] == b"{":
-        return _of_lines(head)
+        return _of_lines(path)
     return _of_csv(path)
 
 
-def _of_lines(head: bytes) -> str:
-    """Whether JSON lines are Mooncake's or ours, by the keys of the first."""
+def _of_lines(path: Path) -> str:
+    """Whether JSON lines are Mooncake's, conversations or ours, by the keys of the first."""
     first = None
-    with contextlib.suppress(orjson.JSONDecodeError):
-        first = orjson.loads(head.partition(b"\n")[0])
-    if isinstance(first, dict) and not first.keys() & {"header", "prompt_tokens", "output_tokens"}:
-        return "mooncake" if first.keys() & {"input_length", "output_length", "hash_ids"} else "jsonl"
-    return "jsonl"
+    with open_regular(path) as file, contextlib.suppress(ValueError, RecursionError):
+        # A conversation may be a long line.
+        lines = (
+            line.removeprefix(b"\xef\xbb\xbf").strip() for line in iter(lambda: file.readline(LONGEST_RECORD), b"")
+        )
+        first = json.loads(next(filter(None, lines), b"").decode("utf-8", "surrogateescape"))
+    if not isinstance(first, dict) or first.keys() & {"header", "prompt_tokens", "output_tokens"}:
+        return "jsonl"
+    if first.keys() & {"input_length", "output_length", "hash_ids"}:
+        return "mooncake"
+    return "jsonl" if turns_of(first) is None else "sharegpt"
 
 
 def _of_csv(path: Path) -> str:

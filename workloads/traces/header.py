@@ -8,7 +8,8 @@ from typing import Any
 
 from workloads.core.errors import WorkloadError
 from workloads.core.reading import brief
-from workloads.core.trace import Trace
+from workloads.core.trace import UNIT_QUESTION, Trace
+from workloads.traces.file_options import NOTHING, FileOptions
 
 VERSION = 1
 _LIFTED = ("licence", "revision", "tokenizer", "filters")
@@ -70,6 +71,18 @@ def _is_mark(mark: Any) -> bool:
     level = mark.get("concurrency", 1)
     start = mark.get("start_s")
     return whole and type(level) is int and level >= 1 and (start is None or type(start) in (int, float))
+
+
+def settled(where: str, header: dict[str, Any] | None, given: FileOptions) -> FileOptions:
+    """What is known of a file's times and blocks: a converted trace counts seconds and has the size of its blocks.
+
+    Raises WorkloadError where the user tells what its header tells already.
+    """
+    if header is None:
+        return given
+    if given != NOTHING:
+        raise WorkloadError(f"{where}: its header tells unit and block already: leave them out, or take out the header")
+    return FileOptions("" if UNIT_QUESTION in header["source"] else "s", header.get("block_tokens") or 0)
 
 
 def with_header(trace: Trace, header: dict[str, Any] | None, where: str) -> Trace:

@@ -16,15 +16,15 @@ from workloads.core.trace import Floats, Ints, Trace
 from workloads.datasets.json_array import read_array
 from workloads.traces.columns import (
     COLUMNS,
-    LARGEST_STAMP_S,
     OwnColumns,
-    blocks_of,
     hint,
     ids_of,
     trace_of,
     whole_number,
 )
+from workloads.traces.file_options import NOTHING, FileOptions
 from workloads.traces.header import checked
+from workloads.traces.units import LARGEST_S, UNITS
 
 _ONE_A_LINE = "write one object a line, without the array's brackets and commas"
 _KNOWN = frozenset(COLUMNS)
@@ -48,8 +48,8 @@ def _is_array_of_rows(path: Path) -> bool:
     return first is not None and isinstance(first.value, dict) and not first.value.keys().isdisjoint(_LENGTHS)
 
 
-def _checked(where: str, row: Any) -> dict[str, Any]:
-    """The row's known columns, each of the right type."""
+def _checked(where: str, row: Any, unit: str) -> dict[str, Any]:
+    """The row's known columns, each of the right type; times are of `unit`."""
     if not isinstance(row, dict):
         raise WorkloadError(f"{where}: not a JSON object{f': {_ONE_A_LINE}' if isinstance(row, list) else ''}")
     known = {column: row[column] for column in COLUMNS if row.get(column) is not None}
@@ -58,7 +58,7 @@ def _checked(where: str, row: Any) -> dict[str, Any]:
             raise WorkloadError(f"{where}: {column} is missing")
         whole_number(where, column, known[column], 1)
     if "timestamp_s" in known:
-        _check_stamp(where, known["timestamp_s"])
+        _check_stamp(where, known["timestamp_s"], unit)
     for column in ("id", "session"):
         if column in known and type(known[column]) not in (int, str):
             raise WorkloadError(f"{where}: {column} is {brief(known[column])}, neither text nor a whole number")
@@ -73,11 +73,12 @@ def _checked(where: str, row: Any) -> dict[str, Any]:
     return known
 
 
-def _check_stamp(where: str, stamp: Any) -> None:
-    # Neither a number that is not finite nor milliseconds since 1970 pass.
-    if type(stamp) not in (int, float) or not abs(stamp) <= LARGEST_STAMP_S:
+def _check_stamp(where: str, stamp: Any, unit: str) -> None:
+    # Neither a number that is not finite nor milliseconds since 1970 pass for seconds.
+    if type(stamp) not in (int, float) or not abs(stamp) <= LARGEST_S * UNITS[unit]:
         raise WorkloadError(
-            f"{where}: timestamp_s is {brief(stamp)}, not a number of seconds within ±{LARGEST_STAMP_S:g}"
+            f"{where}: timestamp_s is {brief(stamp)}, not a number of seconds within ±{LARGEST_S:g} "
+            "(unit=ms, unit=us and unit=ns say another)"
         )
 
 
@@ -90,6 +91,7 @@ def _check_hash_ids(where: str, ids: Any) -> None:
 class _Lines:
     """What the lines of a file hold: its rows with their numbers (lines from 1), the header, the keys not known."""
 
+    unit: str
     rows: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     header: dict[str, Any] | None = None
     unread: dict[str, None] = field(default_factory=dict)  # in the order in which they come
@@ -99,7 +101,7 @@ class _Lines:
         if not self.rows and self.header is None and isinstance(value, dict) and value.keys() == {"header"}:
             self.header = checked(where, value["header"])
             return
-        self.rows.append((number, _checked(where, value)))
+        self.rows.append((number, _checked(where, value, self.unit)))
         if not value.keys() <= _KNOWN:
             self.unread |= dict.fromkeys(key for key in value if key not in _KNOWN)
 
@@ -118,8 +120,8 @@ class _Lines:
         return first
 
 
-def _read(path: Path) -> _Lines:
-    lines = _Lines()
+def _read(path: Path, unit: str) -> _Lines:
+    lines = _Lines(unit)
     with open_regular(path) as file:
         for number, raw in enumerate(file, 1):
             line = raw.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else raw.strip()
@@ -136,41 +138,40 @@ def _read(path: Path) -> _Lines:
     return lines
 
 
-def load_jsonl(path: Path) -> Trace:
+def load_jsonl(path: Path, given: FileOptions = NOTHING) -> Trace:
     """A trace of JSON lines: prompt_tokens, output_tokens, and timestamp_s, id, session, turn, out_hint, hash_ids
     where known.
 
-    Timestamps are seconds and ascend; the trace counts them from the first. Other keys are not read, and
-    source["notices"] names them. The first line may be {"header": …}, as `bench trace import` writes it.
+    Timestamps are seconds, unless another unit is `given`, and ascend; the trace counts them from the first. Other keys
+    are not read, and source["notices"] names them. The first line may be {"header": …}, as `bench trace import` writes
+    it.
     Raises WorkloadError naming file, row (line, from 1) and column.
     """
     file, file_sha = shown(path), cache.file_digest(path)
-    lines = _read(path)
+    lines = _read(path, given.unit or "s")
     rows, header, names = lines.rows, lines.header, lines.columns(file)
-    seconds = _seconds(file, rows) if "timestamp_s" in names else None
     ids = ids_of(file, ((number, str(row["id"])) for number, row in rows)) if "id" in names else None
     session, turn = _sessions(rows, header is not None) if "session" in names else (None, None)
-    hash_ids = ((number, row["hash_ids"], row["prompt_tokens"]) for number, row in rows)
     columns = OwnColumns(
         prompt_tokens=_ints(rows, "prompt_tokens"),
         output_tokens=_ints(rows, "output_tokens"),
-        seconds=seconds,
+        stamps=_stamps(file, rows) if "timestamp_s" in names else None,
         session=session,
         turn=turn,
         ids=ids,
         hints=_ints(rows, "out_hint") if "out_hint" in names else None,
-        blocks=blocks_of(file, hash_ids, header) if "hash_ids" in names else None,
+        hash_ids=[(number, row["hash_ids"]) for number, row in rows] if "hash_ids" in names else None,
         unread=list(lines.unread),
     )
-    return trace_of(path, "jsonl", file_sha, columns, header)
+    return trace_of(path, "jsonl", file_sha, columns, header, given)
 
 
 def _ints(rows: list[tuple[int, dict[str, Any]]], column: str) -> Ints:
     return np.array([row[column] for _, row in rows], np.int64)
 
 
-def _seconds(file: str, rows: list[tuple[int, dict[str, Any]]]) -> Floats:
-    """The timestamps from the first; WorkloadError where they do not ascend."""
+def _stamps(file: str, rows: list[tuple[int, dict[str, Any]]]) -> Floats:
+    """The timestamps as they stand there; WorkloadError where they do not ascend."""
     stamps = np.array([row["timestamp_s"] for _, row in rows], np.float64)
     back = np.flatnonzero(np.diff(stamps) < 0)
     if len(back):
@@ -179,8 +180,7 @@ def _seconds(file: str, rows: list[tuple[int, dict[str, Any]]]) -> Floats:
             f"{file}, row {number}: timestamp_s {row['timestamp_s']} is earlier than the row before it: "
             "sort the file by timestamp_s"
         )
-    seconds: Floats = stamps - stamps[0]
-    return seconds
+    return stamps
 
 
 def _sessions(rows: list[tuple[int, dict[str, Any]]], converted: bool) -> tuple[Ints, Ints]:

@@ -9,27 +9,26 @@ from typing import Any
 import numpy as np
 
 from workloads.core import cache
-from workloads.core.blocks import Blocks
 from workloads.core.errors import WorkloadError
 from workloads.core.reading import open_regular, shown
 from workloads.core.trace import Floats, Ints, Trace
 from workloads.traces.assemble import turn_numbers
 from workloads.traces.columns import (
     COLUMNS,
-    LARGEST_STAMP_S,
     MOST_TOKENS,
     OwnColumns,
-    blocks_of,
     hint,
     ids_of,
     trace_of,
 )
+from workloads.traces.file_options import NOTHING, FileOptions
 from workloads.traces.header import checked
+from workloads.traces.units import LARGEST_S, UNITS
 
 METADATA = b"schedbench"
 
 
-def load_parquet(path: Path) -> Trace:
+def load_parquet(path: Path, given: FileOptions = NOTHING) -> Trace:
     """A trace of parquet columns: prompt_tokens and output_tokens, and where known the others of our format.
 
     Rules are those of our JSON lines. Raises WorkloadError naming file, row (from 1) and column.
@@ -39,24 +38,22 @@ def load_parquet(path: Path) -> Trace:
     header = None if metadata is None else checked(name, _json(name, metadata))
     values = _columns(name, table)
     file_sha = cache.file_digest(path)
-    seconds = _seconds(name, values["timestamp_s"]) if "timestamp_s" in values else None
-    prompt_tokens = _whole(name, values, "prompt_tokens", 1)
     session = _session(name, values["session"], header is not None) if "session" in values else None
     turn = None if session is None else turn_numbers(session)
     if "turn" in values:
         turn = _whole(name, values, "turn", 0)
     columns = OwnColumns(
-        prompt_tokens=prompt_tokens,
+        prompt_tokens=_whole(name, values, "prompt_tokens", 1),
         hints=_hints(name, values["out_hint"]) if "out_hint" in values else None,
         output_tokens=_whole(name, values, "output_tokens", 1),
-        seconds=seconds,
+        stamps=_stamps(name, values["timestamp_s"], given.unit or "s") if "timestamp_s" in values else None,
         session=session,
         turn=turn,
         ids=_ids(name, values["id"]) if "id" in values else None,
-        blocks=_blocks(name, values["hash_ids"], prompt_tokens, header) if "hash_ids" in values else None,
+        hash_ids=_hash_ids(name, values["hash_ids"]) if "hash_ids" in values else None,
         unread=[column for column in table.column_names if column not in COLUMNS],
     )
-    return trace_of(path, "parquet", file_sha, columns, header)
+    return trace_of(path, "parquet", file_sha, columns, header, given)
 
 
 def _read(path: Path) -> Any:
@@ -134,16 +131,16 @@ def _hints(name: str, values: Any) -> Ints:
     return np.array([hint(f"{name}, row {row}", pair) for row, pair in enumerate(pairs, 1)], np.int64)
 
 
-def _seconds(name: str, values: Any) -> Floats:
-    """The timestamps from the first; WorkloadError where they are no seconds or do not ascend."""
+def _stamps(name: str, values: Any, unit: str) -> Floats:
+    """The timestamps as they stand there; WorkloadError where they are no times of `unit` or do not ascend."""
     import pyarrow as pa
 
     if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
         raise WorkloadError(f"{name}: timestamp_s is a column of {values.type}, not of seconds as numbers: convert it")
     stamps = np.asarray(values.cast(pa.float64(), safe=False))
-    odd = np.flatnonzero(~(np.abs(stamps) <= LARGEST_STAMP_S))
+    odd = np.flatnonzero(~(np.abs(stamps) <= LARGEST_S * UNITS[unit]))
     if len(odd):
-        why = f"timestamp_s is {stamps[odd[0]]}, not a number of seconds within ±{LARGEST_STAMP_S:g}"
+        why = f"timestamp_s is {stamps[odd[0]]}, not a number of seconds within ±{LARGEST_S:g} (unit=ms says another)"
         raise WorkloadError(f"{name}, row {odd[0] + 1}: {why}")
     back = np.flatnonzero(np.diff(stamps) < 0)
     if len(back):
@@ -151,8 +148,7 @@ def _seconds(name: str, values: Any) -> Floats:
             f"{name}, row {back[0] + 2}: timestamp_s {stamps[back[0] + 1]} is earlier than the row before it: "
             "sort the file by timestamp_s"
         )
-    seconds: Floats = stamps - stamps[0]
-    return seconds
+    return stamps
 
 
 def _check_text_or_whole(name: str, column: str, kind: Any) -> None:
@@ -177,11 +173,10 @@ def _ids(name: str, values: Any) -> tuple[str, ...]:
     return ids_of(name, enumerate(map(str, values.to_pylist()), 1))
 
 
-def _blocks(name: str, values: Any, prompt_tokens: Ints, header: dict[str, Any] | None) -> Blocks:
+def _hash_ids(name: str, values: Any) -> list[tuple[int, list[Any]]]:
     import pyarrow as pa
 
     kind = values.type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_integer(kind.value_type):
         raise WorkloadError(f"{name}: hash_ids is a column of {kind}, not of lists of whole numbers: convert it")
-    numbers = range(1, len(prompt_tokens) + 1)
-    return blocks_of(name, zip(numbers, values.to_pylist(), prompt_tokens.tolist(), strict=True), header)
+    return list(enumerate(values.to_pylist(), 1))

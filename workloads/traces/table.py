@@ -13,6 +13,7 @@ from workloads.core.errors import WorkloadError
 from workloads.core.options import suggest
 from workloads.core.reading import brief, open_regular, shown
 from workloads.core.trace import Floats, Ints
+from workloads.traces.units import LARGEST_S, UNITS
 
 MOST_TOKENS = 10**9
 _BLOCK_BYTES = 1 << 24
@@ -42,17 +43,18 @@ class Table:
         self._check(pc.less_equal(values, MOST_TOKENS), name, f"above {MOST_TOKENS}: no request has so many tokens")
         return np.asarray(values)
 
-    def seconds(self, name: str, largest: float) -> Floats:
-        """The column as numbers within ±`largest`; WorkloadError with the row of the first that is none."""
+    def times(self, name: str, unit: str) -> Floats:
+        """The column as numbers of `unit` ("": s) within ±9e9 s; WorkloadError with the row of one that is none."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         text = self.columns[name]
         good = pc.match_substring_regex(text, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$")
-        self._check(good, name, "not a number of seconds: correct the row or leave it out")
+        unit = unit or "s"
+        self._check(good, name, f"not a number of {unit}: correct the row or leave it out")
         values = pc.replace_substring_regex(text, r"^\+", "").cast(pa.float64())
-        within = pc.less_equal(pc.abs(values), largest)
-        self._check(within, name, f"beyond ±{largest:g} s: give seconds, not milliseconds or nanoseconds")
+        within = pc.less_equal(pc.abs(values), LARGEST_S * UNITS[unit])
+        self._check(within, name, f"beyond ±{LARGEST_S:g} s: say unit=ms, unit=us or unit=ns where it is another")
         return np.asarray(values)
 
     def nanoseconds(self, name: str) -> tuple[Ints, bool]:

@@ -113,6 +113,7 @@ def command(
     words += ["--max-num-seqs", str(spec.slots), "--max-num-batched-tokens", str(spec.token_budget)]
     words += ["--max-model-len", str(spec.max_model_len), "--block-size", str(spec.block_size)]
     words += ["--no-enable-prefix-caching" if spec.prefix_caching is None else "--enable-prefix-caching"]
+    words += ["--tensor-parallel-size", str(spec.tp)] if spec.tp > 1 else []
     # A line a request would be written while it is measured.
     words += ["--disable-uvicorn-access-log"]
     if spec.kv_tokens is not None:

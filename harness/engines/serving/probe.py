@@ -1,44 +1,43 @@
-"""What a server says of itself before it is driven: that it is ready, which model it serves, its metrics."""
+"""What a server says of itself before it is driven: that it is ready, which models it serves, its version."""
 
 from __future__ import annotations
 
-import http.client
-import json
 import socket
 import ssl
-import threading
 import time
-from pathlib import Path
-from urllib.parse import urlsplit
+from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
+from harness.core.count import count_of
 from harness.core.errors import UserError
+from harness.core.outside import Door
 from harness.core.text import shown
 from harness.drive.endpoint import Endpoint
+from harness.drive.server_said import said_by
+from harness.engines.serving.fetch import TIMEOUT_S, fetch
 
-_TIMEOUT_S = 5.0
 _POLL_S = 0.2
+# A name stands in paths, tables and every manifest.
+_LONGEST_NAME = 256
+# Servers that tell how many tokens an event holds where they are asked, by what they call themselves.
+_TELLING = ("vllm", "sglang")
 
 
-def get(endpoint: Endpoint, path: str, timeout_s: float = _TIMEOUT_S) -> tuple[int, bytes]:
-    """Status and body of a GET on the endpoint, past any proxy; OSError where nothing answers."""
-    base = urlsplit(endpoint.url).path.rstrip("/").removesuffix("/v1")
-    headers = dict(endpoint.headers) | ({"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {})
-    context = endpoint.context()
-    connection = (
-        http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout_s)
-        if context is None
-        else http.client.HTTPSConnection(endpoint.host, endpoint.port, timeout=timeout_s, context=context)
-    )
-    try:
-        connection.request("GET", base + path, headers=headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read(1 << 24)
-    except http.client.HTTPException as error:
-        raise OSError(f"no HTTP answer ({type(error).__name__})") from None
-    finally:
-        connection.close()
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model that a server lists: its name, where its files lie, its longest request in tokens, who serves it."""
+
+    name: str
+    root: str | None = None
+    max_model_len: int | None = None
+    owner: str = ""
+
+    @property
+    def tells_tokens(self) -> bool:
+        """Whether the server is known to tell how many tokens an event holds."""
+        return self.owner.lower() in _TELLING
 
 
 def wait_until_ready(endpoint: Endpoint, timeout_s: float) -> None:
@@ -49,7 +48,8 @@ def wait_until_ready(endpoint: Endpoint, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            status, _ = get(endpoint, "/health")
+            left_s = max(deadline - time.monotonic(), _POLL_S)
+            status, _ = fetch(endpoint, f"{endpoint.root}/health", min(TIMEOUT_S, left_s))
             if status < 500:
                 return
             why = f"/health says {status}"
@@ -70,105 +70,89 @@ def wait_until_ready(endpoint: Endpoint, timeout_s: float) -> None:
         time.sleep(_POLL_S)
 
 
-def models_of(endpoint: Endpoint) -> list[str]:
-    """The models that the server lists; UserError where it lists none."""
-    names: list[str] = []
+def models_of(endpoint: Endpoint) -> list[Served]:
+    """The models that the server lists; UserError where it lists none, or one that cannot be written down."""
+    path, door = f"{endpoint.api}/models", Door.of(endpoint.secrets)
     try:
-        status, body = get(endpoint, "/v1/models")
-        why = f"it answers {status}" if status != 200 else "its answer lists none"
-        if status == 200:
-            names = [str(card["id"]) for card in json.loads(body)["data"]]
+        status, body = fetch(endpoint, path)
     except OSError as error:
-        status, why = 0, str(error.strerror or error)
-    except (ValueError, KeyError, TypeError):
-        why = "its answer is not a list of models"
+        raise _no_model(endpoint, str(error.strerror or error)) from None
     if status in (401, 403):
-        raise UserError(
-            f"--url {endpoint.url}: the server refuses the key ({status}): name its variable with --key-env"
-        )
-    if not names:
-        raise UserError(f"--url {endpoint.url}: /v1/models names no model ({why}): correct --url, or give --model")
-    for name in names:
-        if not name.isprintable():
+        raise UserError(f"--url {endpoint.url}: {refused(endpoint, status, door.line(said_by(body)))}")
+    if status != 200:
+        said = door.line(said_by(body), 100)
+        raise _no_model(endpoint, f"it answers {status}{f': {said}' if said else ''}")
+    models = _listed(body)
+    if models is None:
+        raise _no_model(endpoint, "its answer is not a list of models")
+    if not models:
+        raise _no_model(endpoint, "its answer lists none")
+    for model in models:
+        if not model.name.isprintable() or len(model.name) > _LONGEST_NAME:
             raise UserError(
-                f"--url {endpoint.url}: /v1/models names {shown(name)}: give --model with a name of one line"
+                f"--url {endpoint.url}: {path} names {shown(model.name)}: give --model with a name of one line"
             )
-    return names
+        if door.hides(model.name):
+            raise UserError(f"--url {endpoint.url}: {path} names a model by the key that it was sent: give --model")
+    return models
 
 
-class Scraper:
-    """Keeps the server's /metrics in a run directory: whole at start and end, its plain samples every second.
-
-    `metrics-start.txt` and `metrics-end.txt` are as the server wrote them; `metrics.jsonl` has a line a scrape
-    with `t_s` (seconds since the start) and every sample but histogram buckets. A server without /metrics
-    leaves no file; `notes` say so.
-    """
-
-    def __init__(self, endpoint: Endpoint, directory: Path, every_s: float = 1.0) -> None:
-        self.notes: list[str] = []
-        self._endpoint = endpoint
-        self._directory = directory
-        self._every_s = every_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
-        self._start = time.monotonic()
-
-    def __enter__(self) -> Scraper:
-        if self._scrape("metrics-start.txt"):
-            self._thread.start()
-        else:
-            self.notes.append("the server has no /metrics, or they could not be kept: nothing is known of its side")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-            if not self._scrape("metrics-end.txt"):
-                self.notes.append("the server's /metrics could not be kept to the end")
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._every_s):
-            self._scrape(None)
-
-    def _scrape(self, name: str | None) -> bool:
-        """Asks once and keeps the samples, and under `name` the whole page; whether both could be had."""
-        try:
-            status, body = get(self._endpoint, "/metrics")
-        except OSError:
-            return False
-        if status != 200:
-            return False
-        scrape = {"t_s": round(time.monotonic() - self._start, 6), "samples": samples_of(body.decode(errors="replace"))}
-        try:
-            with (self._directory / "metrics.jsonl").open("ab") as file:
-                file.write(orjson.dumps(scrape, option=orjson.OPT_APPEND_NEWLINE))
-            if name is not None:
-                (self._directory / name).write_bytes(body)
-        except OSError:
-            # A full disk ends the run where its rows go; these files are only company.
-            return False
-        return True
+def _listed(body: bytes) -> list[Served] | None:
+    """The models of an answer; None where it is no list of any."""
+    try:
+        cards = orjson.loads(body)["data"]
+        return [_served(card) for card in cards if isinstance(card["id"], str) and card["id"]]
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
-def samples_of(text: str) -> dict[str, float]:
-    """The samples of a Prometheus page by name and labels, histogram buckets left out."""
-    samples: dict[str, float] = {}
-    for line in text.splitlines():
-        if not line or line.startswith("#") or "_bucket{" in line:
-            continue
-        name, _, value = line.rpartition(" ")
-        try:
-            samples[name] = float(value)
-        except ValueError:
-            continue
-    return samples
+def _served(card: dict[str, Any]) -> Served:
+    root, owner = card.get("root"), card.get("owned_by")
+    return Served(
+        card["id"],
+        root if isinstance(root, str) else None,
+        count_of(card.get("max_model_len")),
+        owner if isinstance(owner, str) else "",
+    )
+
+
+def find_served(endpoint: Endpoint, name: str) -> Served:
+    """What the server says of a model by this name, as far as it says anything."""
+    try:
+        models = _listed(fetch(endpoint, f"{endpoint.api}/models")[1]) or []
+    except OSError:
+        models = []
+    return next((model for model in models if model.name == name), Served(name))
+
+
+def _no_model(endpoint: Endpoint, why: str) -> UserError:
+    return UserError(
+        f"--url {endpoint.url}: {endpoint.api}/models names no model ({why}): correct --url, give --path where its "
+        "API lies elsewhere, or --model"
+    )
+
+
+def refused(endpoint: Endpoint, status: int, said: str) -> str:
+    """What to say and do where the server lets nobody in without its key."""
+    told = f"{status}{f': {said}' if said else ''}"
+    if not endpoint.secrets:
+        return (
+            f"the server wants a key ({told}): name its variable with --key-env, or with --header-env where the server "
+            "has a header of its own for it"
+        )
+    ways = ["as `Authorization: Bearer`"] if endpoint.key else []
+    ways += [f"in {name}" for name in endpoint.headers]
+    return (
+        f"a key was sent {' and '.join(ways)}, and the server refuses it ({told}): correct it, or send it in the "
+        "header that the server wants, such as --header-env x-api-key=VARIABLE"
+    )
 
 
 def version_of(endpoint: Endpoint) -> str | None:
     """The version that the server says it is of; None where it tells none."""
     try:
-        status, body = get(endpoint, "/version")
-        return str(json.loads(body)["version"]) if status == 200 else None
+        status, body = fetch(endpoint, f"{endpoint.root}/version")
+        version = orjson.loads(body)["version"] if status == 200 else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return Door.of(endpoint.secrets).line(version, 60) if isinstance(version, str) else None

@@ -12,7 +12,8 @@ from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.drive.endpoint import Endpoint
 from harness.engines.serving.command import SCHEDULER
-from harness.engines.serving.probe import get, version_of
+from harness.engines.serving.fetch import fetch
+from harness.engines.serving.probe import version_of
 from harness.runs.step_log import ENGINE_LOG, read_step_log
 
 _SCHEDULER_SETTINGS = (
@@ -39,7 +40,7 @@ def server_settings(endpoint: Endpoint, step_log: Path | None) -> dict[str, Any]
         settings["version"] = version
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         # It collects facts of the machine as well, which takes seconds.
-        status, body = get(endpoint, "/server_info?config_format=json", 120.0)
+        status, body = fetch(endpoint, f"{endpoint.root}/server_info?config_format=json", 120.0)
         config = orjson.loads(body)["vllm_config"] if status == 200 else {}
         settings |= {name: dict(config[f"{name}_config"]) for name in ("scheduler", "cache", "model")}
     with contextlib.suppress(UserError):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness.drive.endpoint import Endpoint
 from harness.engines.serving.failures import Cause, cause_of, tail
-from harness.engines.serving.probe import get
+from harness.engines.serving.fetch import fetch
 from workloads.core.cache import cache_dir
 
 # After SIGTERM; then SIGKILL. vLLM ends in two or three seconds.
@@ -93,7 +93,7 @@ class Server:
                 return False
             waits(waited)
             with contextlib.suppress(OSError):
-                if get(self.endpoint, "/health", 2.0)[0] == 200:
+                if fetch(self.endpoint, "/health", 2.0)[0] == 200:
                     self._watch.start()
                     return True
             time.sleep(_POLL_S)
@@ -136,6 +136,6 @@ class Server:
         """Asks after its health; an engine that has died under a server that answers says 503."""
         while not self._ended.wait(_HEALTH_EVERY_S):
             with contextlib.suppress(OSError):
-                status, _ = get(self.endpoint, "/health")
+                status, _ = fetch(self.endpoint, "/health")
                 if status >= 500:
                     self._unhealthy = f"/health says {status}: {cause_of(tail(self.log), None).line}"

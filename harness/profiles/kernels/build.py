@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from harness.profiles.kernels.attention import Attention, PureCalls
+from harness.profiles.kernels.calls import MeasuredCalls, digest_of, read_calls
 from harness.profiles.kernels.curves import DECIMALS, Floats
+from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.measured import Measured, embedded
 from harness.profiles.kernels.mixed import Alone, MixedLaw, PackedTiles, PaddedTiles
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.kernels.operations import (
     AllReduce,
-    Attention,
+    AttentionKernel,
     Operation,
     expert_layer,
     head_gemm,
@@ -37,14 +42,6 @@ CAPTURED = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 RATE_TOKENS = 4096
 # Lists of `Kernels` reach so far: the largest measured matrices have 32,768 tokens.
 MOST_TOKENS, MOST_SEQUENCES = 65_536, 16_384
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """The host's time: `step_s` t0 of each step, `decode_s` h of each decode in it."""
-
-    step_s: float = 2.5e-3
-    decode_s: float = 5e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,35 +83,39 @@ def find_kernels(gpu: str, shape: Shape, tp: int) -> Found:
 
 
 def build(
-    gpu: str, shape: Shape, tp: int, bandwidth: float, attention: str, host: Host, law: MixedLaw | None = None
+    gpu: str, shape: Shape, tp: int, bandwidth: float, generation: str, host: Host, calls: Path | None = None
 ) -> Kernels:
     """The cost model of a model on `tp` GPUs of a kind.
 
-    `bandwidth` B/s of one; `attention` the generation of its kernels, which decides the law of mixed calls unless one
-    is given. Raises as `find_kernels` does.
+    `bandwidth` B/s of one; `generation` that of its attention kernels, which decides the law of mixed calls; `calls`
+    is a file of measured attention calls that stands in for tables and law. Raises as `find_kernels` does, and
+    UserError where that file has holes.
     """
     found = find_kernels(gpu, shape, tp)
     part = shape.part(tp)
     heads = (part.query_heads, part.kv_heads, part.head_size, part.cache)
-    prefill = found[Attention("prefill", *heads)].surface("prefill").times(shape.layers)
-    decode = found[Attention("decode", *heads)].surface("decode").times(shape.layers)
-    if law is None:
-        # A prompt's work is half its square, token².
-        rate_s = float(prefill.refined(np.array([1.0]), np.array([float(RATE_TOKENS)]))[0, 0]) / (RATE_TOKENS**2 / 2)
-        law = law_of(found.system, part, attention, rate_s)
+    prefill = found[AttentionKernel("prefill", *heads)].surface("prefill").times(shape.layers)
+    decode = found[AttentionKernel("decode", *heads)].surface("decode").times(shape.layers)
+    # A prompt's work is half its square, token².
+    rate_s = float(prefill.refined(np.array([1.0]), np.array([float(RATE_TOKENS)]))[0, 0]) / (RATE_TOKENS**2 / 2)
+    law = law_of(found.system, part, generation, rate_s)
+    attention: Attention = PureCalls(prefill, decode, law)
+    about: dict[str, Any] = {"mixed_call": law.status}
+    if calls is not None:
+        attention = measured = MeasuredCalls.of(read_calls(calls), shape.layers)
+        about = {"mixed_call": "measured", "attention_calls": calls.name, "attention_sha256": digest_of(calls)}
+        about["mixed_calls_used"] = measured.used
     return Kernels(
         body=np.round(_body(found, shape, tp, bandwidth), DECIMALS).tolist(),
         head=np.round(_head(found, part, bandwidth), DECIMALS).tolist(),
-        prefill=prefill,
-        decode=decode,
-        law=law,
+        attention=attention,
         host_s=host.step_s,
         decode_s=host.decode_s,
         about={
             "source": f"PyPI {PACKAGE} {VERSION} (Apache-2.0)",
             "vllm": found.system.version,
             "gpus": tp,
-            "mixed_call": law.status,
+            **about,
             "kernels": {name: one.note for name, one in sorted(found.operations.items())},
         },
     )
@@ -123,11 +124,18 @@ def build(
 def law_of(system: System, part: Shape, attention: str, prefill_s: float) -> MixedLaw:
     """What decodes beside prompts cost with the kernels of a generation; `prefill_s` s a token² over all layers."""
     group = part.query_heads / part.kv_heads
-    status = "law, checked" if system.checked else "law, unmeasured"
+    status = law_status(system, attention)
     if attention == "fa2":
         head_bytes = 2 * BF16_BYTES * part.head_size
         return PaddedTiles(prefill_s, group, system.sms, head_bytes / system.l2_bytes, status)
     return PackedTiles(prefill_s, group, status) if attention == "fa3" else Alone()
+
+
+def law_status(system: System, attention: str) -> str:
+    """How the cost of decodes beside prompts is known on a GPU, with the kernels of a generation."""
+    if attention not in ("fa2", "fa3"):
+        return Alone.status
+    return "law, checked" if system.checked else "law, unmeasured"
 
 
 def captured(tokens: Floats) -> Floats:

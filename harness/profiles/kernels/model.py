@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import frexp, sqrt
+from math import frexp
 from typing import Any, ClassVar
 
 import numpy as np
 
-from harness.profiles.kernels.curves import DECIMALS, Curve, Floats, Surface
-from harness.profiles.kernels.fine import POINTS, Axis, Fine
-from harness.profiles.kernels.mixed import MixedLaw
-
-DECODES, CONTEXT, PROMPTS, LENGTH = "decodes", "decode context", "prompts", "prompt length"
+from harness.profiles.kernels.attention import CONTEXT, DECODES, Attention, equal_prompts
+from harness.profiles.kernels.curves import Floats
+from harness.profiles.kernels.fine import POINTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,33 +28,6 @@ class OffGrid:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How far the tables reach: prompts and their length in a call, decodes, and the Σ of their contexts, tokens."""
-
-    prompts: float
-    length: float
-    decodes: float
-    decode_context: float
-
-    @classmethod
-    def of(cls, prefill: Surface, decode: Surface) -> Limits:
-        """Those of two attention tables."""
-        measured = prefill.measured.any(axis=0)
-        length = float(prefill.length[measured][-1])
-        return cls(float(prefill.batch[-1]), length, float(decode.batch[-1]), decode.most_tokens)
-
-    def left_by(self, prompts: float, length: float, decodes: int, decode_context: int) -> str:
-        """The axis along which a step leaves the tables, empty where it does not."""
-        if length > self.length:
-            return LENGTH
-        if prompts > self.prompts:
-            return PROMPTS
-        if decodes > self.decodes:
-            return DECODES
-        return CONTEXT if decode_context > self.decode_context else ""
-
-
-@dataclass(frozen=True, slots=True)
 class Kernels:
     """Step costs from measured kernels: body, head and attention of one step, and the host's time.
 
@@ -70,23 +41,17 @@ class Kernels:
 
     body: list[float]
     head: list[float]
-    prefill: Surface
-    decode: Surface
-    law: MixedLaw
+    attention: Attention
     host_s: float
     decode_s: float
     about: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     off_grid: OffGrid = field(default_factory=OffGrid, repr=False, compare=False)
     # What `seconds` would otherwise compute again and again.
-    _prefill: Fine = field(init=False, repr=False, compare=False)
-    _context: Axis = field(init=False, repr=False, compare=False)
     _rows: dict[int, tuple[list[float], Floats]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _limits: Limits = field(init=False, repr=False, compare=False)
+    _first: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_prefill", Fine.of(self.prefill))
-        object.__setattr__(self, "_context", Axis.over(self.decode.length))
-        object.__setattr__(self, "_limits", Limits.of(self.prefill, self.decode))
+        object.__setattr__(self, "_first", self.attention.context.first)
 
     def seconds(
         self,
@@ -104,16 +69,15 @@ class Kernels:
         if not prefill_tokens:
             seconds = self._without_attention(decodes, decodes, decodes)
             return seconds + self._alone(decodes, decode_context) if decodes else seconds
-        prompts = prefill_tokens * prefill_tokens / (2.0 * prefill_work)
-        if prompts >= 1.0:
-            length = prefill_tokens / prompts
-        else:
-            prompts, length = 1.0, sqrt(2.0 * prefill_work)
-        seconds = self._without_attention(prefill_tokens + decodes, decodes + int(prompts), decodes)
-        seconds += self._prefill.at(prompts, length)
+        equal = equal_prompts(prefill_tokens, prefill_work)
+        seconds = self._without_attention(prefill_tokens + decodes, decodes + int(equal[0]), decodes)
+        attention = self.attention
         if decodes:
-            seconds += self.law.seconds(decodes, decode_context, self._alone(decodes, decode_context))
-        if axis := self._limits.left_by(prompts, length, decodes, decode_context):
+            alone = self._alone(decodes, decode_context)
+            seconds += attention.both(prefill_tokens, prefill_work, equal, decodes, decode_context, alone)
+        else:
+            seconds += attention.prompts(prefill_tokens, prefill_work, equal)
+        if axis := attention.left_by(equal, decodes, decode_context):
             self.off_grid.count(axis, 1, seconds)
         return seconds
 
@@ -126,7 +90,7 @@ class Kernels:
         # Whole numbers far below 2**53: as floats they are exact.
         context = (decode_context + decodes * np.arange(steps, dtype=np.float64)) / decodes
         mantissa, exponent = np.frexp(context)
-        place = (exponent - 2 + 2.0 * mantissa) * POINTS - self._context.first
+        place = (exponent - 2 + 2.0 * mantissa) * POINTS - self._first
         at = np.clip(place.astype(np.int64), 0, len(row) - 2)
         low = row[at]
         alone = low + (row[at + 1] - low) * (place - at)
@@ -134,11 +98,10 @@ class Kernels:
 
     def see_decodes(self, decodes: Floats, decode_context: Floats, seconds: Floats) -> None:
         """Counts those of decode-only steps that left the tables; arrays have an entry a step."""
-        limits = self._limits
-        many = decodes > limits.decodes
+        many = decodes > self.attention.most_decodes
         for axis, beyond in (
             (DECODES, many),
-            (CONTEXT, ~many & (decode_context > limits.decode_context)),
+            (CONTEXT, ~many & (decode_context > self.attention.most_context)),
         ):
             if beyond.any():
                 self.off_grid.count(axis, int(beyond.sum()), float(seconds[beyond].sum()))
@@ -158,7 +121,7 @@ class Kernels:
         """Attention of a decode-only call over all layers, s."""
         row = self._row(decodes)[0]
         mantissa, exponent = frexp(decode_context / decodes)
-        place = (exponent - 2 + 2.0 * mantissa) * POINTS - self._context.first
+        place = (exponent - 2 + 2.0 * mantissa) * POINTS - self._first
         at = int(place)
         if at > len(row) - 2:
             at = len(row) - 2
@@ -171,7 +134,6 @@ class Kernels:
         """Attention of so many decodes at the points of context, over all layers, s: as a list and as an array."""
         row = self._rows.get(decodes)
         if row is None:
-            curve = Curve(self.decode.length, self.decode.of_batch(decodes))
-            values = np.round(curve.at(self._context.points), DECIMALS)
+            values = self.attention.row(decodes)
             row = self._rows[decodes] = (values.tolist(), values)
         return row

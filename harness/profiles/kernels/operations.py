@@ -22,7 +22,7 @@ class Gemm:
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
+class AttentionKernel:
     """Attention of one layer, `prefill` of whole prompts or `decode` of single tokens, over a KV cache of a type."""
 
     phase: str
@@ -68,7 +68,7 @@ class AllReduce:
         return f"all_reduce {self.gpus} {'graph' if self.captured else 'eager'}"
 
 
-Operation = Gemm | Attention | ExpertLayer | AllReduce
+Operation = Gemm | AttentionKernel | ExpertLayer | AllReduce
 
 
 def layer_gemms(part: Shape) -> dict[Gemm, int]:
@@ -109,7 +109,7 @@ def operations_of(shape: Shape, tp: int) -> list[Operation]:
     part = shape.part(tp)
     heads = (part.query_heads, part.kv_heads, part.head_size, part.cache)
     found: list[Operation] = [*layer_gemms(part), head_gemm(part)]
-    found += [Attention("prefill", *heads), Attention("decode", *heads)]
+    found += [AttentionKernel("prefill", *heads), AttentionKernel("decode", *heads)]
     if (experts := expert_layer(shape, tp)) is not None:
         found.append(experts)
     if tp > 1:

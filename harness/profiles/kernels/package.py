@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from harness.core.errors import UserError
 from harness.profiles.kernels.curves import Curve, Floats
 from harness.profiles.kernels.measured import Measured, as_stored
-from harness.profiles.kernels.operations import AllReduce, Attention, ExpertLayer, Gemm, Operation
+from harness.profiles.kernels.operations import AllReduce, AttentionKernel, ExpertLayer, Gemm, Operation
 from harness.profiles.kernels.systems import System
 
 PACKAGE, VERSION = "aiconfigurator-core", "0.12.0"
@@ -59,7 +59,7 @@ def from_package(data: Path, system: System, operation: Operation) -> Measured:
     root = data / system.folder
     if isinstance(operation, Gemm):
         return _gemm(root / f"gemm/vllm/{system.version}/gemm_perf.parquet", operation)
-    if isinstance(operation, Attention):
+    if isinstance(operation, AttentionKernel):
         name = "context" if operation.phase == "prefill" else "generation"
         return _attention(root / f"attention/vllm/{system.version}/{name}_attention_perf.parquet", operation)
     if isinstance(operation, ExpertLayer):
@@ -147,7 +147,7 @@ def _between(points: tuple[int, ...], values: list[Floats], value: int) -> Float
     return np.asarray(np.exp2((1 - weight) * np.log2(values[0]) + weight * np.log2(values[1])))
 
 
-def _attention(path: Path, wanted: Attention) -> Measured:
+def _attention(path: Path, wanted: AttentionKernel) -> Measured:
     types = BF16 if wanted.cache == "bfloat16" else wanted.cache
     table = _where(_table(path), head_dim=wanted.head_size, kv_cache_dtype=types)
     if "window_size" in table.schema.names:
@@ -178,7 +178,7 @@ def _attention(path: Path, wanted: Attention) -> Measured:
     return Measured(batch[i] / times, length[j] + own, as_stored(seconds[i, j]), ", ".join(said))
 
 
-def _heads(table: pa.Table, wanted: Attention) -> tuple[int, tuple[int, ...]]:
+def _heads(table: pa.Table, wanted: AttentionKernel) -> tuple[int, tuple[int, ...]]:
     """The most measured KV heads, at most as many as wanted, and the query heads beside them that lie nearest."""
     groups = np.unique(table["num_key_value_heads"].to_numpy()).tolist()
     for kv_heads in reversed([one for one in groups if one <= wanted.kv_heads]):

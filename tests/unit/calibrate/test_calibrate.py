@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from harness.calibrate.constants import Calibration, calibrate
-from harness.calibrate.fit import fit, lowest
-from harness.calibrate.profile import document, lines, profile_of, write_profile
+from harness.calibrate.fit import fit
+from harness.calibrate.profile import document, profile_of, report, write_profile
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.engines.simulated import Simulated
+from harness.profiles.linear import lowest_beta_mb
 from harness.profiles.pair import load_pair
 from harness.session.one_run import prepare, run
 from policies.core import StepCosts
@@ -66,8 +67,8 @@ def test_constants_come_back_from_exact_steps(tmp_path: Path) -> None:
     found = calibrate([measured(tmp_path, steps_of())])
     all_close(found.costs, 1e-9)
     assert found.mixed is not None
-    assert found.prefill.found.trimmed == found.decode.found.trimmed == 0
-    assert found.decode.found.r2 == pytest.approx(1)
+    assert found.prefill.fitted.trimmed == found.decode.fitted.trimmed == 0
+    assert found.decode.fitted.r2 == pytest.approx(1)
     assert found.origin.kv_tokens == 40_000
 
 
@@ -79,8 +80,8 @@ def test_noise_and_outliers_move_the_constants_little(tmp_path: Path, noise: flo
     all_close(found.costs, noise / 2, ("alpha_p_s",))
     for r in (0.05, 0.1, 0.3):
         assert found.costs.beta_mb(r) == pytest.approx(TRUE.beta_mb(r), rel=noise / 2)
-    assert found.decode.found.spread == pytest.approx(noise, rel=0.15)
-    assert found.decode.found.trimmed == pytest.approx(0.05 * 4000, rel=0.3)
+    assert found.decode.fitted.spread == pytest.approx(noise, rel=0.15)
+    assert found.decode.fitted.trimmed == pytest.approx(0.05 * 4000, rel=0.3)
     assert any("of the measured time" in warning for warning in found.decode.warnings)
 
 
@@ -103,8 +104,8 @@ def test_a_cost_that_bends_is_no_noise_and_is_said(tmp_path: Path) -> None:
         step(i, (0.02**2 + (7e-5 * n) ** 2) ** 0.5 * rng.lognormal(0, 0.01), 0, n) for i, n in enumerate(tokens)
     ]
     found = calibrate([measured(tmp_path, rows)]).prefill
-    assert found.found.trimmed < 20
-    assert found.found.explained == pytest.approx(1, abs=0.05)
+    assert found.fitted.trimmed < 20
+    assert found.fitted.explained == pytest.approx(1, abs=0.05)
     assert any("this cost is no straight line" in warning for warning in found.warnings)
 
 
@@ -137,7 +138,7 @@ def test_runs_of_the_virtual_engine_give_their_own_constants(tmp_path: Path) -> 
     for name, value in dataclasses.asdict(pair.policy_constants(1, 1, 32)).items():
         assert getattr(found.costs, name) == pytest.approx(value, rel=1e-3), name
     assert found.origin.kv_tokens == pair.kv_tokens
-    assert any("not of a machine" in line for line in lines(found))
+    assert any("not of a machine" in line for line in report(found))
     write_profile(found, tmp_path / "again.toml")
     again = load_pair(str(tmp_path / "again.toml"), "Qwen3-8B")
     assert again.degraded() == ("fitted to simulated steps, not to a machine",)
@@ -161,7 +162,7 @@ def test_mixed_steps_too_alike_hold_what_they_cannot_tell(tmp_path: Path) -> Non
     assert found.mixed is not None
     assert any("held" in warning for warning in found.mixed.warnings)
     assert found.costs.alpha_mb_s == found.costs.alpha_p_s
-    assert lowest(found.costs.mixed_a_s, found.costs.mixed_b_s, found.costs.mixed_c_s) > 0
+    assert lowest_beta_mb(found.costs.mixed_a_s, found.costs.mixed_b_s, found.costs.mixed_c_s) > 0
     for one in (rows[-1], rows[-20]):
         tokens = one["prefill_tokens"] + one["decode_requests"]
         fitted = found.costs.alpha_mb_s + found.costs.beta_mb(one["decode_requests"] / tokens) * tokens
@@ -171,7 +172,7 @@ def test_mixed_steps_too_alike_hold_what_they_cannot_tell(tmp_path: Path) -> Non
 def test_a_small_range_and_few_steps_are_warned_of(tmp_path: Path) -> None:
     rows = [step(i, seconds(0, 100 + i % 9), 100 + i % 9) for i in range(60)]
     rows += [step(100 + i, seconds(100 + 7 * i, 0), 0, 100 + 7 * i) for i in range(200)]
-    told = lines(calibrate([measured(tmp_path, rows)]))
+    told = report(calibrate([measured(tmp_path, rows)]))
     assert any("requests from 100 to 108 only: too alike to tell β_d well" in line for line in told)
     assert any("60 steps are few (below 100)" in line for line in told)
 
@@ -232,7 +233,7 @@ def test_the_kv_capacity_is_the_machines_own_or_asked_for(tmp_path: Path) -> Non
     assert calibrate([own, small]).origin.kv_tokens == 40_000
     alone = calibrate([small])
     assert alone.origin.kv_tokens == 1600
-    assert "not the machine's own" in " ".join(lines(alone))
+    assert "not the machine's own" in " ".join(report(alone))
     assert calibrate([own], kv_tokens=8000).origin.kv_tokens == 8000
     silent = write_run(tmp_path / "s", [request(0)], steps_of(), spec=CPU, kind="measured", provenance={"host": HOST})
     with pytest.raises(UserError, match="give it with --kv-tokens"):

@@ -93,7 +93,7 @@ def test_an_empty_text_in_the_frame_of_a_token_is_none() -> None:
 def test_a_plain_token_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Answer()
     answer.feed(token("first"), 0)
-    monkeypatch.setattr(openai_stream, "_decode", None)
+    monkeypatch.setattr(openai_stream, "decode", None)
     answer.feed(token("second"), 1)
     answer.feed(token("third") + token("\\n") + token("fourth")[:40], 2)
     answer.feed(token("fourth")[40:], 3)
@@ -125,7 +125,27 @@ def test_usage_that_grows_with_every_event_is_the_last() -> None:
     assert (answer.usage, list(answer.stamps)) == (3, [0, 1, 2])
 
 
-@pytest.mark.parametrize("value", [None, {}, {"completion_tokens": None}, {"completion_tokens": "3"}, [], 3])
+@pytest.mark.parametrize(
+    "value", ["3", 1.5, True, -1, 10**12 + 1, 18446744073709551615, 1e300, [3], {"n": 3}, [[[]] * 9] * 9]
+)
+@pytest.mark.parametrize("name", ["completion_tokens", "prompt_tokens"])
+def test_a_count_that_is_none_is_a_failure_with_its_value(name: str, value: object) -> None:
+    counts: dict[str, object] = {"completion_tokens": 1, "prompt_tokens": 2, name: value}
+    answer = read(token(), event({"choices": [], "usage": counts}), DONE)
+    finish, error = conclude(answer, 1, True)
+    assert finish == "error"
+    assert (error or "").startswith(f"bad_usage: {name} is ")
+    assert answer.output_tokens == 1
+
+
+@pytest.mark.parametrize("value", [0, 16.0, 10**12])
+def test_the_largest_counts_and_whole_numbers_with_a_point_are_counts(value: float) -> None:
+    answer = read(token(), event({"choices": [], "usage": {"completion_tokens": 1, "prompt_tokens": value}}), DONE)
+    assert conclude(answer, 1, True) == ("length", None)
+    assert answer.prompt_tokens == value
+
+
+@pytest.mark.parametrize("value", [None, {}, {"completion_tokens": None}, [], 3])
 def test_usage_that_says_nothing_is_missing(value: object) -> None:
     answer = read(token(), event({"choices": [], "usage": value}), DONE)
     finish, error = conclude(answer, 1, True)
@@ -164,17 +184,56 @@ def test_ends(reason: str | None, tokens: int, expected: int, ignore_eos: bool, 
     assert conclude(answer, expected, ignore_eos)[0] == finish
 
 
-def test_a_text_that_is_empty_is_a_token_where_the_server_is_known_for_it() -> None:
-    def part(text: str, finish: str | None = None) -> bytes:
-        choice = {"index": 0, "text": text, "finish_reason": finish}
-        return f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
+def test_nothing_counts_after_the_end() -> None:
+    for late in (token() * 9, usage(99), event({"error": {"message": "late"}}), token()):
+        answer = read(good(3), late, late)
+        assert (len(answer.stamps), answer.usage, answer.beyond) == (3, 3, False)
+        assert conclude(answer, 3, True) == ("length", None)
+    answer = read(good(3) + token() * 9)
+    assert len(answer.stamps) == 3
 
-    count = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}\n\n'
-    body = [part(""), part("a"), part(""), part("", "length"), count, b"data: [DONE]\n\n"]
-    for known, stamps in ((False, [1]), (True, [0, 1, 2, 3])):
-        answer = Answer(empty_tokens=known)
-        for t_ns, one in enumerate(body):
-            answer.feed(one, t_ns)
-        answer.end(len(body))
-        assert list(answer.stamps) == stamps
-        assert conclude(answer, 4, True) == ("length", None)
+
+def test_tokens_beyond_usage_count_nowhere() -> None:
+    answer = read(token(), token(), token(), token(finish="length"), usage(2), DONE)
+    assert (list(answer.stamps), answer.output_tokens, answer.beyond) == ([0, 1], 2, True)
+    assert conclude(answer, 2, True) == ("length", None)
+
+
+def test_an_answer_has_a_longest_length() -> None:
+    answer = Answer(expected=3)
+    for t_ns in range(6000):
+        answer.feed(token(f"t{t_ns}"), t_ns)
+    assert answer.broken
+    assert len(answer.stamps) <= 4 * 3 + 4096 + 1
+    assert (conclude(answer, 3, True)[1] or "").startswith("too_many_tokens: more than 4,108 tokens")
+    at_once = Answer(expected=3)
+    at_once.feed(token() * 6000, 0)
+    assert at_once.broken
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        event({"message": "KV cache is full", "code": 507}),
+        event({"detail": "KV cache is full"}),
+        event({"type": "error", "error": {"type": "x", "message": "KV cache is full"}}),
+        b'event: error\ndata: {"code": 1, "error": "KV cache is full"}\n\n',
+        b'{"error": {"message": "KV cache is full"}}',
+        b"KV cache is full",
+    ],
+)
+def test_whatever_its_form_what_a_server_says_is_told(said: bytes) -> None:
+    assert "KV cache is full" in (conclude(read(said, DONE), 3, True)[1] or "")
+
+
+def test_an_error_nested_beyond_all_bounds_is_a_failure_like_any_other() -> None:
+    deep = b'data: {"error": ' + b"[" * 900 + b"]" * 900 + b"}\n\n"
+    assert conclude(read(token(), deep), 3, True) == ("error", "error_event: an object too deep to show")
+
+
+def test_a_stream_of_many_lines_is_joined_once() -> None:
+    answer = Answer()
+    for _ in range(50_000):
+        answer.feed(b"a\n", 1)
+    answer.feed(b"\n" + good(), 2)
+    assert list(answer.stamps) == [2, 2, 2]

@@ -10,7 +10,7 @@ from harness.core.errors import UserError
 from harness.core.records import REQUESTS, STEPS
 from harness.measure.glossary import glossary
 from harness.measure.metrics import METRICS
-from harness.measure.summary import count, summarise
+from harness.measure.summary import COUNTS, count, summarise
 from tests.support.places import ROOT
 from tests.support.runfactory import SPEC, request, step, table_of
 
@@ -161,6 +161,8 @@ def test_counts() -> None:
         "preemptions": 0,
         "finishes": {"error": 1, "length": 2, "stop": 1},
     }
+    # What a run directory may hold and the JSON document shows.
+    assert tuple(counts) == (*COUNTS, "finishes")
 
 
 def test_nothing_completed_gives_rates_of_zero_and_no_latencies() -> None:

@@ -149,17 +149,17 @@ def test_arms_are_held_against_one_alpha(tmp_path: Path) -> None:
     b = run_of(tmp_path / "b", schedule(), policy="isjl:alpha=40")
     c = run_of(tmp_path / "c", schedule(), policy="isjl:alpha=80")
     found = compare([a], [b])
-    assert found.rows["violation_share"].ratio == 1
-    assert found.rows["gap_mean"].word == "no difference shown"
-    assert found.rows["makespan_steps"].a == schedule().end
+    assert found.metrics["violation_share"].ratio == 1
+    assert found.metrics["gap_mean"].word == "no difference shown"
+    assert found.metrics["makespan_steps"].a == schedule().end
     two = compare([b], [c])
-    assert "violation_share" not in two.rows
+    assert "violation_share" not in two.metrics
     assert any("40, 80" in note for note in two.notes)
     assert METRICS["gap_mean"].better == "lower"
     kv = run_of(tmp_path / "kv", schedule(), policy="isjl:alpha=40,footprint=kv")
-    assert not {"violation_share", "excess_mean_time"} & compare([a], [kv]).rows.keys()
+    assert not {"violation_share", "excess_mean_time"} & compare([a], [kv]).metrics.keys()
     asked = compare_runs([load_run(a)], [load_run(kv)], alpha=40.0)
-    assert {"violation_share", "violation_share_kv"} <= asked.rows.keys()
+    assert {"violation_share", "violation_share_kv"} <= asked.metrics.keys()
 
 
 def test_tables_show_fairness_in_80_columns(tmp_path: Path) -> None:
@@ -191,10 +191,10 @@ def test_a_fairer_arm_is_better(tmp_path: Path) -> None:
             paths.append(run_of(tmp_path / f"{policy}{seed}", one, **spec))
         return paths
 
-    found = compare(repeats("fcfs", 50), repeats("ljf", 5)).rows
+    found = compare(repeats("fcfs", 50), repeats("ljf", 5)).metrics
     assert found["gap_mean"].word == "better"
     assert found["externality_kv"].word in ("better", "no difference shown")
-    assert compare(repeats("sjf", 5), repeats("lpt", 50)).rows["gap_mean"].word == "worse"
+    assert compare(repeats("sjf", 5), repeats("lpt", 50)).metrics["gap_mean"].word == "worse"
 
 
 def _check(path: Path, name: str) -> dict[str, Any]:

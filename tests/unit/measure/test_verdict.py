@@ -191,3 +191,18 @@ def test_what_did_not_complete_is_invalid_with_the_reason_first(status: str) -> 
     found = verdict(requests(5), status=status, reason="Ctrl-C", degraded=["assumed"])
     assert found["level"] == "INVALID"
     assert found["reasons"] == [f"INVALID: the run is {status}: Ctrl-C", "DEGRADED: assumed"]
+
+
+def test_a_queue_that_grows_only_at_the_end_is_a_backlog() -> None:
+    waits = [0.5] * 160 + [10.0] * 40
+    rows = [
+        request(row, at=row * 1.0, first_token_s=row + wait, last_token_s=row + wait + 1, done_s=row + wait + 1)
+        for row, wait in enumerate(waits)
+    ]
+    assert level(verdict(rows), "backlog") == "DEGRADED"
+    # The other way round, a start that was slow, is none.
+    rows = [
+        request(row, at=row * 1.0, first_token_s=row + wait, last_token_s=row + wait + 1, done_s=row + wait + 1)
+        for row, wait in enumerate(reversed(waits))
+    ]
+    assert level(verdict(rows), "backlog") == "VALID"

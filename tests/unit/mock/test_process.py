@@ -15,8 +15,10 @@ import aiohttp
 import pytest
 
 from harness.core.errors import UserError
+from harness.mock.options import MockOptions
 from harness.mock.pacer import Pacer
-from harness.mock.server import MockOptions, MockServer, serve
+from harness.mock.serve import serve
+from harness.mock.server import MockServer
 from tests.support.mock_talks import log_of, outcome, request_body, with_server
 from tests.support.places import ROOT
 
@@ -73,7 +75,8 @@ def test_addresses_that_cannot_be_had(tmp_path: Path) -> None:
 def test_a_process_stops_at_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     log = tmp_path / "log.csv"
     script = (
-        "import sys\nfrom pathlib import Path\nfrom harness.mock.server import MockOptions, serve\n"
+        "import sys\nfrom pathlib import Path\nfrom harness.mock.options import MockOptions\n"
+        "from harness.mock.serve import serve\n"
         "serve(MockOptions(port=0, ttft_ms=0, itl_ms=3_600_000, log=Path(sys.argv[1])))\n"
     )
     command = [sys.executable, "-c", script, str(log)]
@@ -109,7 +112,7 @@ def test_the_pacer_wakes_in_order_and_never_early(monkeypatch: pytest.MonkeyPatc
     import time
 
     if not timerfd:
-        monkeypatch.setattr("harness.mock.pacer._timerfd", lambda: None)
+        monkeypatch.setattr("sys.platform", "other")
 
     async def main() -> list[int]:
         pacer = Pacer(asyncio.get_running_loop())

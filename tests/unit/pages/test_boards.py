@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from harness.pages.boards import KINDS, Board, Value, decides
-from harness.pages.glance import Answer, Glance, glance
+from harness.pages.boards import Board, MetricMean, board_key
+from harness.pages.glance import Glance, GlanceAnswer, glance
 from harness.pages.index import superseded
-from harness.pages.numbers import gpu_name, load_words
-from harness.pages.pareto import Point, pareto_chart, with_front
-from harness.pages.reported import Published, published
+from harness.pages.numbers import load_words
+from harness.pages.pareto import ParetoPoint, pareto_chart, with_front
+from harness.pages.reported import ReportedChange, reported_changes
 from harness.pages.site import Site
+from harness.runs.run import gpu_name
+from harness.runs.schema import KINDS
 from tests.support.runfactory import SPEC, toy_run, write_run
 from tests.support.sitefactory import only_board, site_of
 
@@ -83,7 +85,7 @@ def test_repeats_are_one_arm_with_students_interval_and_the_first_run_of_a_spec_
         write_arm(tmp_path / "results", "v1", seed=repeat, repeat=repeat)
     write_arm(tmp_path / "results", "v1", 9.0, seed=1, repeat=1, started=LATER)
     arm = only_board(site(tmp_path)).arms[0]
-    values = [entry.run.summary["metrics"]["output_throughput"]["value"] for entry in arm.entries]
+    values = [entry.run.summary["metrics"]["output_throughput"]["value"] for entry in arm.runs]
     assert len(values) == 3
     mean = sum(values) / 3
     half = stats.t.ppf(0.975, 2) * stats.tstd(values) / math.sqrt(3)
@@ -93,13 +95,13 @@ def test_repeats_are_one_arm_with_students_interval_and_the_first_run_of_a_spec_
 
 def test_what_is_as_it_is_by_default_does_not_make_a_board_so_ids_stay_when_specs_gain_a_field(tmp_path: Path) -> None:
     write_arm(tmp_path / "results", "v1", slots=64)
-    key = json.loads(decides(only_board(site(tmp_path)).first))[-1]
+    key = json.loads(board_key(only_board(site(tmp_path)).first))[-1]
     assert key["slots"] == 64
     assert not {"policy", "repeat", "seed", "sessions", "think_s", "prefix_caching"} & key.keys()
 
 
-def answers(found: Glance, gpu: str) -> list[Answer]:
-    return [one for line in found.lines for one in line.answers.get(gpu, [])]
+def answers(found: Glance, gpu: str) -> list[GlanceAnswer]:
+    return [one for line in found.rows for one in line.answers.get(gpu, [])]
 
 
 def test_at_a_glance_stands_the_largest_gain_that_was_shown(tmp_path: Path) -> None:
@@ -165,11 +167,11 @@ def test_what_was_published_of_the_same_stands_beside_it(tmp_path: Path) -> None
     for policy, rate in (("v1", 10.0), ("v0", 4.0)):
         write_reported(tmp_path / "results", policy, rate, arrival="closed:concurrency=2048")
     found = site(tmp_path)
-    told = published(found.boards)
+    told = reported_changes(found.boards)
     (board,) = (one for one in found.boards if one.id in told)
     assert (board.first.run.spec.gpu, board.first.run.spec.arrival) == ("l40s", "closed:concurrency=8")
     (reported,) = (one for one in found.boards if one.kind == "reported")
-    assert told[board.id] == {"v0": Published(0.4, reported.id, "arXiv 2606.00516, Table 6", "2,048 in flight")}
+    assert told[board.id] == {"v0": ReportedChange(0.4, reported.id, "arXiv 2606.00516, Table 6", "2,048 in flight")}
 
 
 def write_reported(results: Path, policy: str, rate: float, **more: Any) -> None:
@@ -190,7 +192,7 @@ def test_of_one_spec_the_first_run_counts_and_the_others_are_named(tmp_path: Pat
     ((later, first),) = superseded(found)
     assert "20261129" in later.where
     assert "20261128" in first.where
-    assert [entry.id for entry in only_board(found).arms[0].entries] == [first.id]
+    assert [entry.id for entry in only_board(found).arms[0].runs] == [first.id]
 
 
 def test_an_invalid_repeat_takes_no_other_with_it(tmp_path: Path) -> None:
@@ -199,7 +201,7 @@ def test_an_invalid_repeat_takes_no_other_with_it(tmp_path: Path) -> None:
             write_arm(tmp_path / "results", policy, seed=repeat, repeat=repeat)
     write_arm(tmp_path / "results", "eb", seed=7, repeat=7, status="failed")
     board = only_board(site(tmp_path))
-    assert [(arm.level == "INVALID", len(arm.entries)) for arm in board.arms] == [(False, 2), (False, 2), (True, 1)]
+    assert [(arm.level == "INVALID", len(arm.runs)) for arm in board.arms] == [(False, 2), (False, 2), (True, 1)]
     assert board.arms[-1].policy == "eb"
 
 
@@ -208,7 +210,7 @@ def test_the_front_is_what_no_other_beats_in_both(tmp_path: Path) -> None:
     board = only_board(site(tmp_path))
     arm = board.arms[0]
     told = [(10.0, 1.0), (8.0, 3.0), (8.0, 2.0), (7.0, 3.0), (5.0, 9.0), (1.0, 8.0)]
-    found = with_front([Point(board, arm, *one) for one in reversed(told)])
+    found = with_front([ParetoPoint(board, arm, *one) for one in reversed(told)])
     assert [(one.speed, one.throughput) for one in found if one.front] == [(10.0, 1.0), (8.0, 3.0), (5.0, 9.0)]
 
 
@@ -225,9 +227,9 @@ def test_fronts_never_mix_kinds_and_points_say_whose_they_are(tmp_path: Path) ->
     assert all(one.hollow for name, one in by_name.items() if name != "front")
     known = {board.id for board in boards}
     for one in chart.series:
-        assert one.of is not None
-        assert len(one.of) == len(one.x) == len(one.y)
-        assert {board for board in one.of if board is not None} <= known
+        assert one.boards is not None
+        assert len(one.boards) == len(one.x) == len(one.y)
+        assert {board for board in one.boards if board is not None} <= known
     assert [row[-1] for row in chart.rows if row[4] == "emulated"] == ["yes"]
     assert [(row[0], row[-1]) for row in chart.rows if row[4] == "simulated"] == [("eb", "yes"), ("v1", "no")]
 
@@ -253,4 +255,4 @@ def test_one_value_keeps_the_interval_from_within_its_run(tmp_path: Path) -> Non
     run = write_arm(tmp_path / "results", "v1")
     metric = json.loads((run / "summary.json").read_text())["metrics"]["output_throughput"]
     arm = only_board(site(tmp_path)).arms[0]
-    assert arm.values["output_throughput"] == Value(metric["value"], metric["low"], metric["high"])
+    assert arm.values["output_throughput"] == MetricMean(metric["value"], metric["low"], metric["high"])

@@ -19,7 +19,7 @@ from harness.pages import parallel
 from harness.pages.build import MARK, build
 from harness.pages.numbers import change, number, seconds
 from harness.pages.render import Writer
-from harness.published.cache import Keep
+from harness.published.cache import JsonCache
 from harness.published.corpus import LARGEST_JSON, collect
 from tests.support.runfactory import SPEC, toy_run, write_run, write_toy
 
@@ -35,7 +35,7 @@ def contents(site: Path) -> dict[str, bytes]:
 def test_builds_are_the_same_bytes_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_some(tmp_path / "here/results")
     first = build(tmp_path / "here/results", tmp_path / "one")
-    assert (first.runs, first.problems, first.not_kept) == (2, 0, None)
+    assert (first.runs, first.problems, first.cache_error) == (2, 0, None)
     # Copied in another order, with other times, from another directory, in which it is named relatively.
     runs = sorted((tmp_path / "here/results").rglob("run.json"), reverse=True)
     for run in runs:
@@ -58,8 +58,8 @@ def test_a_cache_that_cannot_be_written_is_said_and_does_no_harm(tmp_path: Path)
     write_some(tmp_path / "results")
     (tmp_path / "cache").write_text("no directory")
     built = build(tmp_path / "results", tmp_path / "one", tmp_path / "cache")
-    assert built.not_kept is not None
-    assert str(tmp_path / "cache") in built.not_kept
+    assert built.cache_error is not None
+    assert str(tmp_path / "cache") in built.cache_error
     build(tmp_path / "results", tmp_path / "two")
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
@@ -175,8 +175,8 @@ SPOILT = {
 def test_a_run_that_cannot_be_trusted_is_named_and_left_out(tmp_path: Path, how: str) -> None:
     bad, _ = write_some(tmp_path / "results")
     spoil(bad, how)
-    corpus = collect(tmp_path / "results", Keep(tmp_path / "kept"))
-    assert [entry.run.spec.policy for entry in corpus.entries] == ["eb"]
+    corpus = collect(tmp_path / "results", JsonCache(tmp_path / "kept"))
+    assert [entry.run.spec.policy for entry in corpus.runs] == ["eb"]
     (problem,) = corpus.problems
     assert "/v1/" in problem.where
     assert str(tmp_path) not in problem.why
@@ -187,16 +187,16 @@ def test_links_that_leave_results_are_named_and_not_followed(tmp_path: Path) -> 
     write_some(tmp_path / "elsewhere")
     (tmp_path / "results").mkdir()
     (tmp_path / "results/linked").symlink_to(tmp_path / "elsewhere")
-    corpus = collect(tmp_path / "results", Keep(tmp_path / "kept"))
-    assert corpus.entries == ()
+    corpus = collect(tmp_path / "results", JsonCache(tmp_path / "kept"))
+    assert corpus.runs == ()
     assert [(one.where, "link" in one.why) for one in corpus.problems] == [("linked", True)]
 
 
 def test_a_run_that_lies_there_twice_is_shown_once(tmp_path: Path) -> None:
     run, _ = write_some(tmp_path / "results")
     shutil.copytree(run, tmp_path / "results/again" / run.name)
-    corpus = collect(tmp_path / "results", Keep(tmp_path / "kept"))
-    assert len(corpus.entries) == 2
+    corpus = collect(tmp_path / "results", JsonCache(tmp_path / "kept"))
+    assert len(corpus.runs) == 2
     assert [one.why.partition(" again/")[0] for one in corpus.problems] == ["the same run as"]
 
 
@@ -208,23 +208,23 @@ def test_processes_keep_what_one_alone_would(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(parallel, "WORTHWHILE", 1)
     found = {}
     for jobs in (1, 2):
-        keep = Keep(tmp_path / f"kept-{jobs}")
-        collect(tmp_path / "results", keep, partial(parallel.compute, keep=keep, jobs=jobs))
-        found[jobs] = {path.name: path.read_bytes() for path in keep.root.rglob("*.json")}
+        cache = JsonCache(tmp_path / f"kept-{jobs}")
+        collect(tmp_path / "results", cache, partial(parallel.compute, cache=cache, jobs=jobs))
+        found[jobs] = {path.name: path.read_bytes() for path in cache.root.rglob("*.json")}
     assert found[1] == found[2]
     assert len(found[1]) == 6
 
 
 def test_the_keep_gives_again_what_was_made_and_forgets_what_nobody_asked_for(tmp_path: Path) -> None:
-    keep = Keep(tmp_path)
-    assert keep.made("aa", lambda: {"x": (1, 2)}) == {"x": [1, 2]}
-    keep.put("bb", 1)
-    later = Keep(tmp_path)
-    assert later.made("aa", lambda: pytest.fail("made again")) == {"x": [1, 2]}
+    cache = JsonCache(tmp_path)
+    assert cache.get_or_make("aa", lambda: {"x": (1, 2)}) == {"x": [1, 2]}
+    cache.put("bb", 1)
+    later = JsonCache(tmp_path)
+    assert later.get_or_make("aa", lambda: pytest.fail("made again")) == {"x": [1, 2]}
     (tmp_path / "code-0/aa").mkdir(parents=True)
     later.sweep()
-    assert Keep(tmp_path).known("bb") == (False, None)
-    assert Keep(tmp_path).known("aa")[0]
+    assert JsonCache(tmp_path).look_up("bb") == (False, None)
+    assert JsonCache(tmp_path).look_up("aa")[0]
     assert not (tmp_path / "code-0").exists()
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from harness.pages.boards import TUNED, Arm
-from harness.pages.compare import BEST_BY, best_of, families_of, index, of_board, pairs, script
-from harness.report.comparison import Reading, compare
-from harness.report.sentences import said
+from harness.pages.compare import BEST_BY, best_of, board_document, compared_pairs, families_of, index_document, script
+from harness.report.comparison import compare
+from harness.report.reader import RunReader
+from harness.report.sentences import shown_word
 from tests.support.runfactory import SPEC, toy_run, write_run
 from tests.support.sitefactory import only_board, site_of
 
@@ -26,26 +27,26 @@ def write_arms(results: Path, factor: float = 1.0, speeds: dict[str, float] = SP
 
 
 def directories(arm: Arm) -> list[Path]:
-    return [entry.run.path for entry in arm.entries]
+    return [entry.run.path for entry in arm.runs]
 
 
 def test_every_pair_of_a_board_is_what_bench_compare_says_whichever_way_round(tmp_path: Path) -> None:
     write_arms(tmp_path / "results")
     site = site_of(tmp_path / "results", tmp_path / "kept")
     board = only_board(site)
-    found = of_board(site.keep, board)["pairs"]
+    found = board_document(site.cache, board)["pairs"]
     assert len(found) == 3
     arms = {arm.first.id: arm for arm in board.arms}
     for key, pair in found.items():
         a, b = (arms[one] for one in key.split())
-        for name, row in compare(directories(a), directories(b)).rows.items():
+        for name, row in compare(directories(a), directories(b)).metrics.items():
             ratio, low, high, p, word = pair["rows"][name][:5]
-            assert word == said(row)
+            assert word == shown_word(row)
             assert p == (row.p if row.p is None else pytest.approx(row.p, rel=1e-5))
             for value, other in ((ratio, row.ratio), (low, row.low), (high, row.high)):
                 assert value == (other if other is None else pytest.approx(other, rel=1e-5))
         # The page shows A over B as the inverse of B over A.
-        turned = compare(directories(b), directories(a)).rows
+        turned = compare(directories(b), directories(a)).metrics
         for name, (ratio, low, high, _, word, *_) in pair["rows"].items():
             if not ratio or low is None or not low:
                 continue
@@ -66,12 +67,12 @@ def test_each_policy_has_its_own_best_among_tables_that_differ_in_n_and_b(tmp_pa
     for board in next(iter(families.values())):
         for arm in board.arms:
             assert arm.values[BEST_BY].mean <= best[arm.policy].values[BEST_BY].mean
-    found = pairs(site.keep, Reading(8), list(best.values()), TUNED)
+    found = compared_pairs(site.cache, RunReader(8), list(best.values()), TUNED)
     one = found[f"{best['eb'].first.id} {best['v1'].first.id}"]
     assert one["refusal"] is None
     assert one["rows"][BEST_BY][4] == "better"
     # Without leave the two differ in more than the policy, and are not compared.
-    refused = pairs(site.keep, Reading(8), [best["eb"], best["v1"]])
+    refused = compared_pairs(site.cache, RunReader(8), [best["eb"], best["v1"]])
     assert next(iter(refused.values()))["refusal"] is not None
 
 
@@ -80,7 +81,7 @@ def test_in_a_large_table_all_arms_meet_the_baseline_and_the_first_meet_each_oth
     site = site_of(tmp_path / "results", tmp_path / "kept")
     board = only_board(site)
     assert board.arms[-1].policy == "v1"
-    found = {frozenset(key.split()) for key in of_board(site.keep, board)["pairs"]}
+    found = {frozenset(key.split()) for key in board_document(site.cache, board)["pairs"]}
     ids = [arm.first.id for arm in board.arms]
     assert {frozenset((a, b)) for a in ids[:7] for b in ids[:7] if a != b} <= found
     assert {frozenset((ids[-1], one)) for one in ids[:-1]} <= found
@@ -90,7 +91,7 @@ def test_what_the_page_loads_is_a_script_that_cannot_be_broken_out_of(tmp_path: 
     hostile = "</script><script>alert(1)</script>"
     write_arms(tmp_path / "results", speeds={"v1": 1.0, hostile: 1.1}, engine="endpoint")
     site = site_of(tmp_path / "results", tmp_path / "kept")
-    text = script("index", index(site.boards, {}, {})).decode()
+    text = script("index", index_document(site.boards, {}, {})).decode()
     assert "<" not in text
     told = json.loads(text.split("= ", 2)[2].rstrip(";\n"))
     board = told["boards"][0]

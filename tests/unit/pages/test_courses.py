@@ -31,9 +31,9 @@ def test_an_arms_curve_is_the_mean_over_its_repeats(tmp_path: Path) -> None:
     found = latency.curve(arm, "ttft_s")
     assert found is not None
     places = [QUANTILES.index(q) for q in latency.SHOWN]
-    curves = np.array([entry.detail["curves"]["ttft_s"] for entry in arm.entries])[:, places]
+    curves = np.array([entry.detail["curves"]["ttft_s"] for entry in arm.runs])[:, places]
     assert found == pytest.approx(curves.mean(axis=0))
-    for entry in arm.entries:
+    for entry in arm.runs:
         table = entry.run.requests()
         ttft = table.column("first_token_s").to_numpy() - table.column("sent_s").to_numpy()
         assert entry.detail["curves"]["ttft_s"][QUANTILES.index(50)] == pytest.approx(np.percentile(ttft, 50), rel=1e-5)
@@ -44,7 +44,7 @@ def test_latency_charts_carry_the_slo_and_the_kind(tmp_path: Path) -> None:
     spec = dataclasses.replace(SPEC, policy="v1", slo={"ttft_s": 0.5})
     write_run(tmp_path / "results", requests, steps, spec=spec)
     board = only_board(site_of(tmp_path / "results", tmp_path / "kept"))
-    found = {one.id: one for one in latency.charts(board)}
+    found = {one.id: one for one in latency.charts_of(board)}
     assert set(found) == {"ttft_s", "tpot_s", "itl_s", "e2el_s"}
     line = found["ttft_s"].series[-1]
     assert (list(line.x), line.name) == ([0.5, 0.5], "SLO 0.5 s")
@@ -94,7 +94,7 @@ def test_ttft_over_time_is_the_mean_of_the_requests_sent_in_each_stretch(tmp_pat
             assert course["ttft_s"][place] == pytest.approx((first - sent)[here].mean(), rel=1e-4)
     assert sum(one is not None for one in course["ttft_s"]) > STRETCHES // 4
     # Of the page's coarser stretches: means of numbers, the last of words.
-    assert drift._one([1.0, None, 2.0]) == 1.5
-    assert drift._one(["MB", "EB"]) == "EB"
-    assert drift._one([None]) is None
+    assert drift._mean_or_last([1.0, None, 2.0]) == 1.5
+    assert drift._mean_or_last(["MB", "EB"]) == "EB"
+    assert drift._mean_or_last([None]) is None
     assert len(drift.course(arm)["t_s"]) == STRETCHES // drift.TOGETHER

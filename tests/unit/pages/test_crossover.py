@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.pages.crossover import RATIOS, SIZES, THETA_MAX, THETA_MIN, boundary, chart, point
+from harness.pages.crossover import RATIOS, SIZES, THETA_MAX, THETA_MIN, boundaries_of, chart_of, point_of
 from harness.profiles.pair import load_pair
 from policies.online.threshold import crossover, theta0
 from tests.support.runfactory import SPEC, toy_run, write_run
@@ -15,7 +15,7 @@ from tests.support.sitefactory import only_board, site_of
 
 
 def test_both_sides_of_the_inequality_are_equal_on_the_boundary() -> None:
-    rows = boundary("Qwen/Qwen3-8B")
+    rows = boundaries_of("Qwen/Qwen3-8B")
     assert [one.bandwidth_tb_s for one in rows] == sorted(one.bandwidth_tb_s for one in rows)
     checked = 0
     for row in rows:
@@ -44,7 +44,7 @@ def test_a_board_with_both_is_a_point_that_says_who_won(tmp_path: Path, speed: f
             costs = dataclasses.asdict(load_pair("l40s", SPEC.model).policy_constants(136, 16, 14336))
             write_run(tmp_path / "results", requests, steps, spec=spec, provenance={"policy_constants": costs})
     board = only_board(site_of(tmp_path / "results", tmp_path / "kept"))
-    found = point(board)
+    found = point_of(board)
     assert found is not None
     # EB with its own threshold, not the fastest of several.
     assert found.arm.policy == "eb"
@@ -57,7 +57,7 @@ def test_a_board_with_both_is_a_point_that_says_who_won(tmp_path: Path, speed: f
     assert (found.running, found.predicted) == (8.0, "mixed")
     assert found.agrees == (speed < 1)
     assert found.bandwidth_tb_s == 0.864
-    drawn = chart(boundary(SPEC.model), [found], SPEC.model)
+    drawn = chart_of(boundaries_of(SPEC.model), [found], SPEC.model)
     series = next(one for one in drawn.series if one.name == f"{found.won} won, simulated")
     assert list(series.x) == [found.ratio]
     assert list(series.y) == [0.864]
@@ -68,4 +68,4 @@ def test_a_board_with_both_is_a_point_that_says_who_won(tmp_path: Path, speed: f
 def test_without_v1_there_is_no_point(tmp_path: Path) -> None:
     requests, steps = toy_run()
     write_run(tmp_path / "results", requests, steps, spec=dataclasses.replace(SPEC, policy="eb"))
-    assert point(only_board(site_of(tmp_path / "results", tmp_path / "kept"))) is None
+    assert point_of(only_board(site_of(tmp_path / "results", tmp_path / "kept"))) is None

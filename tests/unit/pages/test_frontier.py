@@ -12,9 +12,9 @@ from harness.measure.fairness import fairness
 from harness.measure.profit import PAPER, Prices, TokenStep, profit_money, profit_tokenstep
 from harness.pages import frontier
 from harness.pages.charts import script_json
-from harness.pages.frontier import charts, data, ends, inputs, points
+from harness.pages.frontier import break_evens, charts_of, inputs_of, points_of, script_data
 from harness.published.detail import GAPS
-from harness.report.profit import profit
+from harness.report.profit import profit_report
 from harness.runs.run import find_runs, load_run
 from tests.support.runfactory import SPEC, write_run
 from tests.support.schedules import Schedule
@@ -23,12 +23,12 @@ from tests.support.sitefactory import only_board, site_of, write_schedules
 
 def test_profits_are_those_of_bench_profit(tmp_path: Path) -> None:
     write_schedules(tmp_path / "results")
-    some = points(only_board(site_of(tmp_path / "results", tmp_path / "kept")))
+    some = points_of(only_board(site_of(tmp_path / "results", tmp_path / "kept")))
     runs = [load_run(path) for path in find_runs(tmp_path / "results")]
     prices = Prices(1e-6, 3e-6, 2.0, "USD")
     k = TokenStep(0.5, 0.01, 0.25)
-    found = profit(runs, k, dict.fromkeys(range(3), prices))
-    totals = {row.total.policy: row.total for row in found.rows}
+    found = profit_report(runs, k, dict.fromkeys(range(3), prices))
+    totals = {row.total.policy: row.total for row in found.arms}
     assert [one.account.policy for one in some] == ["ljf", "isjl:alpha=10", "v1"]
     for one in some:
         other = totals[one.account.policy]
@@ -39,8 +39,9 @@ def test_profits_are_those_of_bench_profit(tmp_path: Path) -> None:
         assert one.account.alpha == other.alpha
     assert found.curves is not None
     known = {one["policy"]: one for one in found.curves["break_even"]}
-    for point, end in ends(some, k.tau):
+    for point, end in break_evens(some, k.tau):
         told = known[point.account.policy]
+        assert end is not None
         assert (end.pays, end.c, end.steps_saved) == (told["pays"], told["c"], told["steps_saved"])
 
 
@@ -51,7 +52,7 @@ def test_the_path_of_alpha_holds_what_knew_the_same_of_lengths(tmp_path: Path) -
     one = Schedule([0] * 8, [5] * 8, [100] * 8, [10**9] * 100)
     write_run(results / "noisy", one.requests(), one.steps(), spec=other)
     (board,) = [one for one in site_of(results, tmp_path / "kept").boards if len(one.arms) > 1]
-    found = {one.arm.first.run.spec.label: one.account.alpha for one in points(board)}
+    found = {one.arm.first.run.spec.label: one.account.alpha for one in points_of(board)}
     assert found["ljf [oracle lengths]"] == 0
     assert found["isjl:alpha=10 [oracle lengths]"] == 10
     assert found["isjl:alpha=10 [noisy:sigma=0.3 lengths]"] is None
@@ -59,7 +60,7 @@ def test_the_path_of_alpha_holds_what_knew_the_same_of_lengths(tmp_path: Path) -
 
 def test_violations_are_counted_at_every_gap(tmp_path: Path) -> None:
     write_schedules(tmp_path / "results")
-    for one in points(only_board(site_of(tmp_path / "results", tmp_path / "kept"))):
+    for one in points_of(only_board(site_of(tmp_path / "results", tmp_path / "kept"))):
         work = fairness(one.arm.first.run.steps())
         assert work is not None
         assert [n / work.busy for n in one.over] == [work.violation_share(gap) for gap in GAPS]
@@ -70,22 +71,22 @@ def test_repeats_add_up_and_profits_are_a_runs(tmp_path: Path) -> None:
     write_schedules(tmp_path / "results" / "first")
     write_schedules(tmp_path / "results" / "second", seed=1, repeat=1)
     board = only_board(site_of(tmp_path / "results", tmp_path / "kept"))
-    twice = points(board)
+    twice = points_of(board)
     write_schedules(tmp_path / "alone")
     once_board = only_board(site_of(tmp_path / "alone", tmp_path / "kept"))
-    for one, two in zip(points(once_board), twice, strict=True):
+    for one, two in zip(points_of(once_board), twice, strict=True):
         assert two.account.runs == 2
         assert two.account.output_tokens == 2 * one.account.output_tokens
-    drawn = charts(board, twice, inputs(board, twice))
-    alone = charts(once_board, points(once_board), inputs(once_board, points(once_board)))
+    drawn = charts_of(board, twice, inputs_of(board, twice))
+    alone = charts_of(once_board, points_of(once_board), inputs_of(once_board, points_of(once_board)))
     assert [one.rows for one in drawn] == [one.rows for one in alone]
 
 
 def test_a_chart_and_its_table_have_the_same_numbers(tmp_path: Path) -> None:
     write_schedules(tmp_path / "results")
     board = only_board(site_of(tmp_path / "results", tmp_path / "kept"))
-    some = points(board)
-    found = {one.id: one for one in charts(board, some, inputs(board, some))}
+    some = points_of(board)
+    found = {one.id: one for one in charts_of(board, some, inputs_of(board, some))}
     assert set(found) == {"profit", "violations", "money"}
     for one in found.values():
         drawn = [(x, y) for series in one.series for x, y in zip(series.x, series.y, strict=True)]
@@ -100,18 +101,18 @@ def test_a_chart_and_its_table_have_the_same_numbers(tmp_path: Path) -> None:
 def test_a_price_that_nobody_told_has_no_default(tmp_path: Path) -> None:
     write_schedules(tmp_path / "results", gpu="unknown", model="nobody/nothing")
     board = only_board(site_of(tmp_path / "results", tmp_path / "kept"))
-    some = points(board)
-    given = {one.name: one for one in inputs(board, some)}
+    some = points_of(board)
+    given = {one.name: one for one in inputs_of(board, some)}
     assert [given[name].default for name in ("in", "out", "hour")] == [None] * 3
-    money = next(one for one in charts(board, some, list(given.values())) if one.id == "money")
+    money = next(one for one in charts_of(board, some, list(given.values())) if one.id == "money")
     assert frontier.NEEDS_PRICES in money.note
     assert {row[3] for row in money.rows} == {None}
 
 
 def test_the_scripts_sums_are_the_accounts(tmp_path: Path) -> None:
     write_schedules(tmp_path / "results")
-    some = points(only_board(site_of(tmp_path / "results", tmp_path / "kept")))
-    found = json.loads(script_json(data(some)))
+    some = points_of(only_board(site_of(tmp_path / "results", tmp_path / "kept")))
+    found = json.loads(script_json(script_data(some)))
     for one, arm in zip(some, found["arms"], strict=True):
         work = one.account.fairness
         assert work is not None

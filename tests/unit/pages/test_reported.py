@@ -12,7 +12,7 @@ import pytest
 
 from harness.core.errors import UserError
 from harness.pages.build import build
-from harness.pages.facets import settings_of, source_of
+from harness.pages.facets import settings_words, source_of
 from harness.report.comparable import differences
 from harness.report.comparison import compare
 from harness.report.document import run_document
@@ -55,7 +55,7 @@ def write_reported(results: Path, policy: str, rate: float, paper: str = "arXiv 
 def test_no_verdict_and_no_setting_is_made_up(tmp_path: Path) -> None:
     run = load_run(write_reported(tmp_path, "v1", 17.0))
     assert run.level == "NONE"
-    assert "slots" not in run.told
+    assert "slots" not in run.known_spec
     assert run_document(run)["verdict"] == {"level": "NONE", "reasons": []}
     assert list_lines([run])[0].startswith("NONE     reported")
 
@@ -65,7 +65,7 @@ def test_what_one_does_not_tell_is_no_difference(tmp_path: Path) -> None:
     runs = [load_run(path) for path in (a, b, c)]
     assert differences(runs[0], runs[1]).keys() == {"policy"}
     assert differences(runs[1], runs[2]) == {"policy": ("eb", "v0"), "slots": (512, 256)}
-    assert compare([a], [b]).rows["request_throughput"].word == "not ranked"
+    assert compare([a], [b]).metrics["request_throughput"].word == "not ranked"
     with pytest.raises(UserError, match=r"slots: 512 \| 256"):
         compare([b], [c])
 
@@ -82,7 +82,7 @@ def test_a_board_takes_each_policy_at_its_own_slots_and_ranks_none(tmp_path: Pat
     change = board.arms[1].changes["request_throughput"]
     assert change.ratio == pytest.approx(16 / 17)
     assert (change.low, change.p, change.word) == (None, None, "not ranked")
-    assert settings_of(board) == "M · 2,048 in flight"
+    assert settings_words(board) == "M · 2,048 in flight"
 
 
 def test_two_papers_share_no_board(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_what_is_no_option_is_refused(text: str, says: str) -> None:
         ("isjl", "isjl needs alpha=…, the largest gap, tokens: such as isjl:alpha=100"),
         ("isjl:plan=0.5", "isjl needs alpha=…"),
         ("sjf:x=1", "it takes no options"),
-        ("", "known are v0, v1, eb, ebplus, sjf, ljf, isjl, stock, v1-interval, fcfs"),
+        ("", "known are v0, v0-engine, v1, eb, ebplus, sjf, ljf, isjl, stock, v1-interval, fcfs"),
         ("zzz", "unknown policy 'zzz': known are"),
         ("eb:theta_mn=0.1", "did you mean theta_min?"),
         ("ebplus:detla=1e-5", "did you mean delta?"),

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.profiles.kernels.build import Host, build, captured, find_kernels
+from harness.profiles.kernels.build import build, captured, find_kernels
 from harness.profiles.kernels.curves import Curve, Surface, filled_decode, filled_prefill
+from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.measured import Measured, as_stored, embedded, read_measured, write_measured
 from harness.profiles.kernels.mixed import Alone, PackedTiles, PaddedTiles
 from harness.profiles.kernels.model import Kernels
-from harness.profiles.kernels.operations import Attention, Gemm, head_gemm, layer_gemms, operations_of
+from harness.profiles.kernels.operations import AttentionKernel, Gemm, head_gemm, layer_gemms, operations_of
 from harness.profiles.kernels.package import NoSuchTimesError, from_package, installed
 from harness.profiles.kernels.shape import Shape
 from harness.profiles.kernels.systems import MIB, SYSTEMS
@@ -72,7 +73,7 @@ def test_a_hole_is_filled_to_within_a_fifth_of_what_was_measured() -> None:
     """Every batch's last measured context taken away and told from the rest: the rule on real tables."""
     errors = []
     for gpu in SYSTEMS:
-        one = embedded(gpu)[Attention("decode", 32, 8, 128, "bfloat16").name]
+        one = embedded(gpu)[AttentionKernel("decode", 32, 8, 128, "bfloat16").name]
         assert one.y is not None
         for batch in np.unique(one.x)[3:]:
             last = one.y == one.y[one.x == batch].max()
@@ -160,7 +161,7 @@ def test_a_step_is_the_sum_of_its_kernels(gpu: str) -> None:
         return float(found[head_gemm(QWEN)].curve().at(sequences)) + moved
 
     def attention(phase: str, batch: float, length: float) -> float:
-        surface = found[Attention(phase, 32, 8, 128, "bfloat16")].surface(phase)
+        surface = found[AttentionKernel(phase, 32, 8, 128, "bfloat16")].surface(phase)
         return 36 * float(surface.refined(np.array([batch]), np.array([length]))[0, 0])
 
     # 100 decodes are padded to 104 tokens; 700 tokens are not padded.

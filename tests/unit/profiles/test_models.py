@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from harness.core.errors import USER_ERRORS, UserError
-from harness.profiles.config_json import read_config
+from harness.profiles.config_json import KEYS, read_config
+from harness.profiles.kernels.host import Host, read_host
 from harness.profiles.kernels.shape import Experts
-from harness.profiles.models import all_model_names, catalogued, find_model
+from harness.profiles.models import all_model_names, catalogued, find_model, read_model
 from harness.profiles.pair import load_pair
 
 # As the models' pages count them.
@@ -74,15 +75,16 @@ def test_a_config_by_its_path_or_its_folder(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(TINY))
     for path in (folder, folder / "config.json"):
-        model, shape = find_model(str(path))
-        assert model.name == "my-tiny-llama"
+        name, config = read_model(str(path))
+        model, shape = find_model(name, config)
+        assert model.name == name == "my-tiny-llama"
         assert shape is not None
         assert (shape.layers, shape.head_size, shape.kv_heads) == (16, 64, 8)
         # 16 layers of 60,817,408 matrices, 33 norms of 2,048, one table of 128,256 x 2,048 that is tied.
         assert model.parameters == 16 * 60_817_408 + 33 * 2048 + 128_256 * 2048
         assert model.weights_bytes == 2 * model.parameters
         assert model.kv_bytes_per_token == 2 * 16 * 8 * 64 * 2
-    pair = load_pair("l40s", str(folder))
+    pair = load_pair("l40s", name, 1, config)
     assert pair.label == "l40s / my-tiny-llama"
     assert pair.kv_tokens > 1_000_000
 
@@ -90,7 +92,7 @@ def test_a_config_by_its_path_or_its_folder(tmp_path: Path) -> None:
 def test_weights_quantised_by_a_tool_of_its_own_are_said_beside_the_config(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(TINY))
     (tmp_path / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
-    model, shape = find_model(str(tmp_path))
+    model, shape = find_model(*read_model(str(tmp_path)))
     assert shape is not None
     assert shape.weights == "fp8"
     embeddings = 128_256 * 2048 + 33 * 2048
@@ -152,18 +154,70 @@ def test_files_that_are_no_config(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text("[]")
     for name, why in (("a.json", "not JSON"), ("b.json", "it holds no object")):
         with pytest.raises(UserError, match=why):
-            find_model(str(tmp_path / name))
+            read_model(str(tmp_path / name))
     with pytest.raises(UserError, match=r"no model named 'no/such/file\.json'"):
-        find_model("no/such/file.json")
-    with pytest.raises(UserError, match=r"no model named 'Qwen3-9B'; did you mean Qwen3-8B\?"):
-        find_model("Qwen3-9B")
+        read_model("no/such/file.json")
+    for read in (read_model, find_model):
+        with pytest.raises(UserError, match=r"no model named 'Qwen3-9B'; did you mean Qwen3-8B\?"):
+            read("Qwen3-9B")
+    # Who only looks a pair up asks no hub.
+    with pytest.raises(UserError, match="no model named 'some/model'"):
+        load_pair("h200", "some/model")
 
 
 def test_an_id_of_the_hub_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(USER_ERRORS, match=r"cannot load the config\.json of some/model .*: name a config\.json"):
-        find_model("some/model")
+        read_model("some/model")
+
+
+def test_a_config_keeps_what_decides_and_gives_the_same_again() -> None:
+    name, config = read_model("Qwen3-32B-FP8")
+    assert (name, config) == ("Qwen/Qwen3-32B-FP8", {})
+    values = json.loads(catalogued()[name].read_text()) | {"rope_theta": 1e6}
+    kept = {key: values[key] for key in KEYS if values.get(key) is not None}
+    assert "rope_theta" not in kept
+    assert read_config("a", kept, "a").shape == find_model(name)[1]
+    assert find_model(name, kept)[0].weights_bytes == find_model(name)[0].weights_bytes
+
+
+@pytest.mark.parametrize(
+    ("said", "host", "canonical"),
+    [
+        ("", Host(2.5e-3, 5e-6), ""),
+        ("t0=2.5ms,h=5us", Host(2.5e-3, 5e-6), ""),
+        ("t0=1ms", Host(1e-3, 5e-6), "t0=0.001,h=5e-06"),
+        ("h=0", Host(2.5e-3, 0.0), "t0=0.0025,h=0"),
+        ("t0=0.0005, h=20µs", Host(5e-4, 2e-5), "t0=0.0005,h=2e-05"),
+    ],
+)
+def test_a_host_is_read_with_units_and_said_in_seconds(said: str, host: Host, canonical: str) -> None:
+    assert read_host(said) == host
+    assert host.canonical == canonical
+    assert read_host(canonical) == host
+
+
+@pytest.mark.parametrize(
+    "said", ["t0", "t0=", "t0=1h", "t1=1ms", "t0=-1ms", "t0=2", "t0=1ms,t0=1ms", "t0=nan", "t0=1e999"]
+)
+def test_a_host_that_is_none(said: str) -> None:
+    with pytest.raises(UserError, match=r"^--host .*: write t0=2\.5ms,h=5us"):
+        read_host(said)
+
+
+def test_the_hosts_time_is_no_part_of_linear_costs() -> None:
+    assert load_pair("h200", "Qwen3-8B").cost("roofline", Host(1e-3, 0.0)).parameters()["host_s"] == 1e-3
+    with pytest.raises(UserError, match="--host: linear step costs have the host's time within"):
+        load_pair("h200", "Qwen3-8B").cost("linear", Host(1e-3, 0.0))
+
+
+def test_policies_can_be_told_another_models_constants() -> None:
+    pair = load_pair("h200", "Qwen3-8B")
+    told = {kind: pair.policy_constants(230, 250, 14336, kind) for kind in ("linear", "kernels")}
+    assert told["linear"] != told["kernels"]
+    with pytest.raises(UserError, match="no measured step times"):
+        load_pair("l40s", "Qwen3-8B").policy_constants(230, 250, 14336, "linear")
 
 
 def test_gpus_that_share_a_model() -> None:

@@ -140,3 +140,12 @@ def test_paths_are_of_the_results(run: Path, tmp_path: Path) -> None:
     for path, match in ((tmp_path / "none", "not there"), (tmp_path, "not in")):
         with pytest.raises(UserError, match=match):
             check(run.parents[4], [path])
+
+
+def test_each_of_several_paths_is_checked(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    sound, damaged = (write_toy(results, policy=policy, n=60) for policy in ("v1", "eb"))
+    edit(damaged / "summary.json", lambda summary: summary["metrics"]["ttft_s"].update(mean=1e-3))
+    for paths in ((sound, damaged), (damaged, sound)):
+        assert [line.partition(":")[0] for line in lines(sound, *paths)] == [str(damaged.relative_to(results))]
+    assert lines(sound, sound) == []

@@ -16,8 +16,8 @@ from harness.core.records import REQUESTS
 from harness.measure.columns import Requests
 from harness.pages.build import build
 from harness.published.bounds import peak_in_flight
-from harness.published.tables import Tables
-from harness.published.verify import lacking, unlike_figures
+from harness.published.tables import RunTables
+from harness.published.verify import difference_from_figures, missing_evidence
 from harness.runs.run import load_run
 from harness.runs.writer import recover
 from tests.support.hostile_runs import edit, edit_spec, left_out, problem_lines, put_column
@@ -86,7 +86,7 @@ def test_a_measured_run_without_the_evidence_of_its_verdict_is_told(tmp_path: Pa
     stock = measured(tmp_path / "stock")
     stock = edit_spec(stock, policy="stock")
     edit(stock / "run.json", lambda one: one.pop("engine_steps"))
-    assert lacking(load_run(stock), Tables.of(load_run(stock))) == []
+    assert missing_evidence(load_run(stock), RunTables.of(load_run(stock))) == []
     assert build(tmp_path / "results", tmp_path / "site").problems == 0
 
 
@@ -116,7 +116,9 @@ def test_a_stream_under_another_seed_is_no_repeat(run: Path) -> None:
         # Written in another way: what it tells counts.
         pq.write_table(pq.read_table(run / f"{name}.parquet"), other / f"{name}.parquet", compression="gzip")
     recover(other)
-    told = f"has another seed and the same requests to the nanosecond as {run.relative_to(results)}: "
+    # Both started at once: the first is the first by its path, which ends in a digest.
+    first = min(run, other)
+    told = f"has another seed and the same requests to the nanosecond as {first.relative_to(results)}: "
     assert [told in one for one in problem_lines(run)] == [True]
     # Whoever is asked about is told of.
     (found,) = problem_lines(run, run)
@@ -147,4 +149,4 @@ def test_a_reported_summary_is_what_its_provenance_says_was_read(run: Path) -> N
     edit(path / "summary.json", lambda one: one["metrics"]["ttft_s"].update(mean=0.05))
     assert "summary.metrics.ttft_s.mean is 0.05, provenance.figures says 0.5" in problem_lines(run)[0]
     edit(path / "run.json", lambda one: one["provenance"].pop("figures"))
-    assert unlike_figures(load_run(path)) is None
+    assert difference_from_figures(load_run(path)) is None

@@ -11,7 +11,7 @@ import pytest
 
 from harness.pages.build import build
 from harness.published import corpus
-from harness.published.cache import Keep
+from harness.published.cache import JsonCache
 from harness.published.check import check
 from harness.published.corpus import Problem, printable
 from harness.runs.run import load_run
@@ -32,10 +32,10 @@ def test_any_fault_of_one_runs_files_is_a_line_that_names_it(run: Path, monkeypa
         raise ValueError("first line\nsecond")
 
     monkeypatch.setattr("harness.published.check.detail_of", broken)
-    monkeypatch.setattr("harness.published.corpus.seen", broken)
+    monkeypatch.setattr("harness.published.corpus.examine", broken)
     told = f"{run.relative_to(run.parents[4])}: cannot be read: ValueError first line"
     assert problem_lines(run) == [told]
-    found = corpus.collect(run.parents[4], Keep(Path(os.devnull)))
+    found = corpus.collect(run.parents[4], JsonCache(Path(os.devnull)))
     assert [f"{one.where}: {one.why}" for one in found.problems] == [told]
 
 

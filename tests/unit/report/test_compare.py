@@ -10,7 +10,7 @@ import pytest
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.report.arms import arms, with_baseline
+from harness.report.arms import arms_of, with_baseline
 from harness.report.comparison import BETTER, NO_DIFFERENCE, WORSE, compare
 from harness.runs.run import load_run
 from tests.support.runfactory import SPEC, faster, request, toy_run, write_run, write_toy
@@ -20,7 +20,7 @@ def test_a_run_against_itself_shows_no_difference(tmp_path: Path) -> None:
     path = write_toy(tmp_path)
     found = compare([path], [path])
     assert found.differences == {}
-    for row in found.rows.values():
+    for row in found.metrics.values():
         assert (row.ratio, row.low, row.high, row.p, row.word) == (1.0, 1.0, 1.0, 1.0, NO_DIFFERENCE), row
 
 
@@ -29,7 +29,7 @@ def test_ten_percent_faster_is_better_within_one_run(tmp_path: Path) -> None:
     assert found.differences == {"policy": ("fcfs", "eb:k=4")}
     assert "one repeat: interval from within the run only" in found.method
     for name in ("output_throughput", "request_throughput", "tpot_s", "itl_s", "e2el_s"):
-        row = found.rows[name]
+        row = found.metrics[name]
         true = 1.1 if "throughput" in name else 1 / 1.1
         assert row.word == BETTER
         assert row.low is not None
@@ -38,10 +38,10 @@ def test_ten_percent_faster_is_better_within_one_run(tmp_path: Path) -> None:
         assert row.low < true < row.high
         assert row.p < 0.01
     backwards = compare([found.b[0].path], [found.a[0].path])
-    assert backwards.rows["itl_s"].word == WORSE
-    assert backwards.rows["output_throughput"].word == WORSE
-    forward = found.rows["output_throughput"].ratio
-    back = backwards.rows["output_throughput"].ratio
+    assert backwards.metrics["itl_s"].word == WORSE
+    assert backwards.metrics["output_throughput"].word == WORSE
+    forward = found.metrics["output_throughput"].ratio
+    back = backwards.metrics["output_throughput"].ratio
     assert forward is not None
     assert back is not None
     assert forward * back == pytest.approx(1)
@@ -52,7 +52,7 @@ def test_repeats_give_a_t_interval(tmp_path: Path) -> None:
     found = compare(a, b)
     assert found.method == "Student's t over 3 paired repeats"
     assert found.notes == ()
-    row = found.rows["output_throughput"]
+    row = found.metrics["output_throughput"]
     assert row.word == BETTER
     assert row.low is not None
     assert row.high is not None
@@ -64,7 +64,7 @@ def test_repeats_give_a_t_interval(tmp_path: Path) -> None:
     assert np.log(row.high) == pytest.approx(logs.mean() + 4.302652729911275 * logs.std(ddof=1) / np.sqrt(3))
     # The order in which they are named does not matter.
     assert compare(a[::-1], [b[1], b[0], b[2]]).to_dict()["metrics"] == found.to_dict()["metrics"]
-    assert [[run.spec.policy for run in arm] for arm in arms([*found.a, *found.b])] == [["fcfs"] * 3, ["eb:k=4"] * 3]
+    assert [[run.spec.policy for run in arm] for arm in arms_of([*found.a, *found.b])] == [["fcfs"] * 3, ["eb:k=4"] * 3]
 
 
 def test_the_document_is_json(tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_other_differences_are_refused_unless_allowed(tmp_path: Path) -> None:
     b = write_run(tmp_path, requests, steps, spec=dataclasses.replace(SPEC, gpu="h200", slots=8))
     refused([a], [b], r"gpu: l40s \| h200; slots: 1024 \| 8 .*--allow gpu,slots")
     refused([a], [b], "slots", frozenset({"gpu"}))
-    refused([a], [b], "--allow colour: not known; It takes a field of the spec", frozenset({"colour"}))
+    refused([a], [b], "--allow colour: not known. It takes a field of the spec", frozenset({"colour"}))
     found = compare([a], [b], frozenset({"gpu", "slots"}))
     assert found.differences == {"gpu": ("l40s", "h200"), "slots": (1024, 8)}
-    assert found.rows["output_throughput"].word == NO_DIFFERENCE
+    assert found.metrics["output_throughput"].word == NO_DIFFERENCE
 
 
 @pytest.mark.parametrize("name", ["stream_digest", "cost_model", "engine_version", "async_scheduling"])
@@ -109,7 +109,7 @@ def test_another_realised_trace_is_refused_or_unpaired(tmp_path: Path) -> None:
     refused([a], [b], "replay different requests")
     found = compare([a], [b], frozenset({"trace"}))
     assert "not paired" in found.notes[0]
-    assert found.rows["output_throughput"].low is not None
+    assert found.metrics["output_throughput"].low is not None
 
 
 def test_an_invalid_run_is_shown_and_not_ranked(tmp_path: Path) -> None:
@@ -126,8 +126,8 @@ def test_an_invalid_run_is_shown_and_not_ranked(tmp_path: Path) -> None:
     found = compare([a], [b])
     assert found.refusal is not None
     assert "interrupted" in found.refusal
-    assert {row.word for row in found.rows.values()} == {"not compared: INVALID"}
-    assert found.rows["itl_s"].a is not None
+    assert {row.word for row in found.metrics.values()} == {"not compared: INVALID"}
+    assert found.metrics["itl_s"].a is not None
 
 
 def test_simulated_against_measured_is_never_ranked(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_simulated_against_measured_is_never_ranked(tmp_path: Path) -> None:
     b = write_run(tmp_path, requests, steps, spec=dataclasses.replace(SPEC, engine="vllm"), kind="measured")
     refused([a], [b], "kind: simulated")
     found = compare([a], [b], frozenset({"engine"}))
-    assert {row.word for row in found.rows.values()} == {"not ranked"}
+    assert {row.word for row in found.metrics.values()} == {"not ranked"}
     assert found.refusal == "measured against simulated is never ranked"
 
 
@@ -187,7 +187,7 @@ def test_reported_figures_are_shown_without_a_word(tmp_path: Path) -> None:
         metrics = {"output_throughput": {"value": value, "unit": "tok/s"}}
         (path / "summary.json").write_text(json.dumps({"schema": 1, "metrics": metrics}))
         paths.append(path)
-    row = compare(paths[:1], paths[1:]).rows["output_throughput"]
+    row = compare(paths[:1], paths[1:]).metrics["output_throughput"]
     assert row.ratio == pytest.approx(1.1)
     assert (row.low, row.p, row.word) == (None, None, "not ranked")
 
@@ -197,7 +197,7 @@ def test_zeros_have_no_ratio(tmp_path: Path) -> None:
     a = write_run(tmp_path, rows, spec=dataclasses.replace(SPEC, engine="vllm"), kind="measured")
     late = [one | {"sent_s": one["due_s"] + 0.001} for one in rows]
     b = write_run(tmp_path, late, spec=dataclasses.replace(SPEC, engine="vllm", policy="b"), kind="measured")
-    row = compare([a], [b]).rows["send_lag_s"]
+    row = compare([a], [b]).metrics["send_lag_s"]
     assert (row.a, row.ratio, row.p) == (0.0, None, None)
     assert row.word == NO_DIFFERENCE
 
@@ -228,7 +228,7 @@ def test_every_refusal_is_one_readable_line(tmp_path: Path) -> None:
         assert str(caught.value).isprintable()
         assert len(str(caught.value)) < 300
     with pytest.raises(UserError) as caught:
-        with_baseline(arms(list(runs.values())), "z" * 999, alone=True)
+        with_baseline(arms_of(list(runs.values())), "z" * 999, alone=True)
     assert len(str(caught.value)) < 300
     found = compare([paths["a"]], [paths["c"]])
     assert found.refusal is not None

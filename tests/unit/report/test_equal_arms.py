@@ -24,7 +24,7 @@ def test_equal_arms_are_seldom_told_apart(tmp_path: Path) -> None:
         found = compare(pair[:1], pair[1:])
         for name in ("output_throughput", "request_throughput", "ttft_s", "itl_s", "tpot_s", "e2el_s"):
             rows += 1
-            told += found.rows[name].word != NO_DIFFERENCE
+            told += found.metrics[name].word != NO_DIFFERENCE
     assert told / rows <= 0.10, f"{told} of {rows} rows claim a difference between equal arms"
 
 
@@ -45,11 +45,11 @@ def test_percentiles_of_equal_arms_are_seldom_told_apart(tmp_path: Path) -> None
             spec = dataclasses.replace(SPEC, policy=f"p{arm}", seed=trial, engine="vllm", arrival="poisson:rate=10")
             pair.append(write_run(tmp_path, rows, spec=spec, kind="measured"))
         found = compare(pair[:1], pair[1:])
-        thin = found.rows["ttft_s.p99"]
+        thin = found.metrics["ttft_s.p99"]
         assert (thin.low, thin.p, thin.word) == (None, None, NO_DIFFERENCE)
         for name in ("ttft_s.p50", "ttft_s.p90", "ttft_s.p95"):
             compared_rows += 1
-            told += found.rows[name].word != NO_DIFFERENCE
+            told += found.metrics[name].word != NO_DIFFERENCE
     assert told / compared_rows <= 0.10, f"{told} of {compared_rows}"
 
 
@@ -60,8 +60,8 @@ def test_a_run_of_few_stays_gives_latencies_no_interval(tmp_path: Path) -> None:
         pair.append(write_run(tmp_path, requests, steps, spec=dataclasses.replace(SPEC, policy=f"p{arm}")))
     found = compare(pair[:1], pair[1:])
     assert "use --repeat" in found.notes[0]
-    assert (found.rows["ttft_s"].low, found.rows["ttft_s"].word) == (None, NO_DIFFERENCE)
-    assert found.rows["output_throughput"].low is not None
+    assert (found.metrics["ttft_s"].low, found.metrics["ttft_s"].word) == (None, NO_DIFFERENCE)
+    assert found.metrics["output_throughput"].low is not None
 
 
 @pytest.mark.parametrize(("n", "concurrency"), [(400, 64), (400, 8)])

@@ -13,8 +13,8 @@ from harness.core.errors import UserError
 from harness.measure.profit import PAPER, Account, Prices, TokenStep, break_even, curves, profit_money
 from harness.profiles.files import load_gpu
 from harness.profiles.pair import load_pair
-from harness.report.prices import Given, given_prices, price_lines, prices_of_runs, read_price
-from harness.report.profit import profit, profit_document
+from harness.report.prices import GivenPrices, given_prices, price_lines, prices_of_runs, read_price
+from harness.report.profit import profit_document, profit_report
 from harness.report.profit_tables import profit_table
 from harness.runs.run import Run, load_run
 from tests.support.console import rendered
@@ -49,7 +49,7 @@ def test_both_forms_are_recomputed_from_the_records(tmp_path: Path) -> None:
     runs = runs_in(tmp_path)
     before = [(run.path / "summary.json").read_bytes() for run in runs]
     k = TokenStep(rho0=0.5, tau=0.01, c=0.25)
-    document = profit_document(profit(runs, k, dict.fromkeys(range(3), PRICES), alpha=5.0), {})
+    document = profit_document(profit_report(runs, k, dict.fromkeys(range(3), PRICES), alpha=5.0), {})
     for entry, (policy, starts) in zip(document["runs"], STARTS.items(), strict=True):
         one = Schedule(starts, LENGTHS, [100] * 8, [10**9] * 100)
         cost = sum(k.c + k.tau * len(r) * max(r) for t in range(one.end) if (r := one.counts(t)))
@@ -66,7 +66,7 @@ def test_both_forms_are_recomputed_from_the_records(tmp_path: Path) -> None:
 
 def test_the_curves_follow_alpha_and_meet_at_the_break_even(tmp_path: Path) -> None:
     runs = runs_in(tmp_path)
-    found = profit(runs, TokenStep(1.0, 0.001, 0.1), dict.fromkeys(range(3), PRICES))
+    found = profit_report(runs, TokenStep(1.0, 0.001, 0.1), dict.fromkeys(range(3), PRICES))
     assert found.curves is not None
     path = found.curves["profit_over_throughput"]["tokenstep"]
     assert [(one["policy"], one["alpha"]) for one in path] == [("ljf", 0.0), ("isjl:alpha=10", 10.0), ("fcfs", None)]
@@ -97,9 +97,9 @@ def test_the_curves_follow_alpha_and_meet_at_the_break_even(tmp_path: Path) -> N
 def test_repeats_are_means_and_keep_the_break_even(tmp_path: Path) -> None:
     once = runs_in(tmp_path / "0")
     twice = once + runs_in(tmp_path / "1", seed=1, repeat=1)
-    one, two = (profit(runs, prices=dict.fromkeys(range(len(runs)), PRICES)) for runs in (once, twice))
+    one, two = (profit_report(runs, prices=dict.fromkeys(range(len(runs)), PRICES)) for runs in (once, twice))
     assert one.curves == two.curves
-    assert [row.total.runs for row in two.rows] == [2, 2, 2]
+    assert [row.total.runs for row in two.arms] == [2, 2, 2]
     assert "fcfs ×2" in rendered(profit_table(two))
 
 
@@ -114,8 +114,8 @@ def test_runs_without_a_step_log_have_a_profit_in_money_alone(tmp_path: Path) ->
     requests, _ = toy_run(50)
     run = load_run(write_run(tmp_path, requests))
     with pytest.raises(UserError, match=r"no step log.*--price-in"):
-        profit([run])
-    found = profit([run], prices={0: PRICES})
+        profit_report([run])
+    found = profit_report([run], prices={0: PRICES})
     (entry,) = profit_document(found, {})["runs"]
     assert "profit_tokenstep" not in entry["metrics"]
     assert "profit_money" in entry["metrics"]
@@ -124,11 +124,11 @@ def test_runs_without_a_step_log_have_a_profit_in_money_alone(tmp_path: Path) ->
 def test_what_is_invalid_or_differs_is_in_no_curve(tmp_path: Path) -> None:
     runs = runs_in(tmp_path / "a")
     other = runs_in(tmp_path / "b", slots=7)
-    assert profit([*runs, *other]).curves is None
-    assert "no curves: the runs differ in slots" in profit([*runs, *other]).notes
+    assert profit_report([*runs, *other]).curves is None
+    assert "no curves: the runs differ in slots" in profit_report([*runs, *other]).notes
     one = Schedule(STARTS["fcfs"], LENGTHS, [100] * 8, [10**9] * 100)
     cut = load_run(write_run(tmp_path / "c", one.requests(), one.steps(), status="interrupted", reason="Ctrl-C"))
-    found = profit([cut])
+    found = profit_report([cut])
     assert found.curves is None
     assert "INVALID" in rendered(profit_table(found))
     assert any("in no curve" in note for note in found.notes)
@@ -136,26 +136,26 @@ def test_what_is_invalid_or_differs_is_in_no_curve(tmp_path: Path) -> None:
 
 def test_arms_of_one_policy_are_named_by_what_differs(tmp_path: Path) -> None:
     runs = runs_in(tmp_path / "a", slots=64, slo={"ttft_s": 1.0, "tpot_s": 0.1})
-    assert [row.total.name for row in profit(runs).rows] == list(STARTS)
+    assert [row.total.name for row in profit_report(runs).arms] == list(STARTS)
     # The order in which service levels are typed makes no other arm.
     again = runs_in(tmp_path / "b", slots=64, seed=1, repeat=1, slo={"tpot_s": 0.1, "ttft_s": 1.0})
-    assert [row.total.name for row in profit([*runs, *again]).rows] == list(STARTS)
+    assert [row.total.name for row in profit_report([*runs, *again]).arms] == list(STARTS)
     other = runs_in(tmp_path / "c", slots=32, slo={"ttft_s": 1.0})[:1]
-    found = profit([*runs, *other])
-    assert [row.total.name for row in found.rows] == [
+    found = profit_report([*runs, *other])
+    assert [row.total.name for row in found.arms] == [
         "fcfs [slots 64, slo.tpot_s 0.1]",
         "ljf [slots 64, slo.tpot_s 0.1]",
         "isjl:alpha=10 [slots 64, slo.tpot_s 0.1]",
         "fcfs [slots 32, slo.tpot_s unset]",
     ]
     names = [one["name"] for one in profit_document(found, {})["runs"]]
-    assert names == [row.total.name for row in found.rows]
+    assert names == [row.total.name for row in found.arms]
     table = rendered(profit_table(found), width=200)
     assert all(name in table for name in names)
 
 
 def test_arms_that_share_curves_have_names_of_their_own_in_them(tmp_path: Path) -> None:
-    found = profit([*runs_in(tmp_path / "a"), *runs_in(tmp_path / "b", alpha=5.0)])
+    found = profit_report([*runs_in(tmp_path / "a"), *runs_in(tmp_path / "b", alpha=5.0)])
     assert found.curves is not None
     names = [one["name"] for one in found.curves["profit_over_c"]["lines"]]
     assert len(set(names)) == len(names) == 6
@@ -171,11 +171,11 @@ def test_a_policy_that_looks_at_no_lengths_is_in_the_curves_of_those_that_do(tmp
         one = Schedule(starts, LENGTHS, [100] * 8, [10**9] * 100)
         spec = dataclasses.replace(SPEC, policy=policy, lengths=lengths, arrival="poisson:rate=9.0")
         runs.append(load_run(write_run(tmp_path / policy, one.requests(), one.steps(), spec=spec)))
-    found = profit(runs)
+    found = profit_report(runs)
     assert found.curves is not None
     assert by_policy(found.curves["break_even"]).keys() == {"v1", "isjl:alpha=10"}
     guessed = dataclasses.replace(runs[2], spec=dataclasses.replace(runs[2].spec, lengths="noisy:sigma=0.3"))
-    assert "no curves: the runs differ in lengths" in profit([*runs[:2], guessed]).notes
+    assert "no curves: the runs differ in lengths" in profit_report([*runs[:2], guessed]).notes
 
 
 def test_own_alphas_are_held_against_what_they_count(tmp_path: Path) -> None:
@@ -183,9 +183,9 @@ def test_own_alphas_are_held_against_what_they_count(tmp_path: Path) -> None:
     for policy, footprint in (("ljf", "kv"), ("isjl:alpha=10", "kv"), ("isjl:alpha=10,footprint=kv", "decode")):
         spec = dataclasses.replace(SPEC, policy=policy, arrival="poisson:rate=9.0")
         run = load_run(write_run(tmp_path / policy, one.requests(), one.steps(), spec=spec))
-        (row,) = profit([run], footprint=footprint).rows
+        (row,) = profit_report([run], footprint=footprint).arms
         assert row.total.against is None
-        (row,) = profit([run], footprint="kv" if footprint == "decode" else "decode").rows
+        (row,) = profit_report([run], footprint="kv" if footprint == "decode" else "decode").arms
         assert row.total.against == row.total.alpha
 
 
@@ -212,7 +212,7 @@ def test_prices_come_with_date_and_source_from_a_profile(tmp_path: Path) -> None
     assert hour.date in line
     assert hour.source in line
     with pytest.raises(UserError, match=r"no price of a prompt token.*--price-in and --price-out"):
-        prices_of_runs(Given({}, True, None), pair)
+        prices_of_runs(GivenPrices({}, True, None), pair)
     with pytest.raises(UserError, match=r"give --gpu-hour$"):
         prices_of_runs(given_prices(options | tokens), pair)
     with pytest.raises(UserError, match="EUR and USD"):
@@ -241,3 +241,19 @@ def test_a_price_in_a_profile_needs_all_of_it(tmp_path: Path, line: str, why: st
     with pytest.raises(UserError, match=r"mine.toml: prices.gpu_hour") as error:
         load_gpu(str(file))
     assert why in str(error.value)
+
+
+def test_the_papers_constants_are_the_papers() -> None:
+    # arXiv 2608.02244, the constants behind its Tables 1 to 3.
+    assert (PAPER.rho0, PAPER.tau, PAPER.c) == (0.002, 1e-6, 5e-4)
+
+
+def test_a_policy_with_an_alpha_and_no_step_log_has_no_share_over_it(tmp_path: Path) -> None:
+    requests, _ = toy_run(40)
+    spec = dataclasses.replace(SPEC, policy="isjl:alpha=10", engine="endpoint", arrival="poisson:rate=9.0")
+    run = load_run(write_run(tmp_path, requests, None, spec=spec))
+    document = profit_document(profit_report([run], prices={0: PRICES}), {})
+    (entry,) = document["runs"]
+    assert "profit_tokenstep" not in entry["metrics"]
+    assert entry["metrics"]["profit_money"]["unit"] == "USD"
+    assert any("no step log" in note for note in document["notes"])

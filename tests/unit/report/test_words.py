@@ -1,11 +1,11 @@
-"""How a change reads: beyond a factor of ten it is a factor, and its interval stands in the same unit."""
+"""How a change_with_interval reads: beyond a factor of ten it is a factor, and its interval stands in the same unit."""
 
 from __future__ import annotations
 
 import pytest
 
-from harness.report.comparison import Row
-from harness.report.sentences import change
+from harness.report.comparison import ComparedMetric
+from harness.report.sentences import change_with_interval
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from harness.report.sentences import change
     ],
 )
 def test_a_change(ratio: float | None, low: float | None, high: float | None, said: str) -> None:
-    assert change(Row("ttft_s", "s", 1.0, ratio, ratio, low, high, None, "worse")) == said
+    assert change_with_interval(ComparedMetric("ttft_s", "s", 1.0, ratio, ratio, low, high, None, "worse")) == said

@@ -10,8 +10,8 @@ import pytest
 from harness.core.errors import UserError
 from harness.reproduce.competitive import competitive_ratio, curve, ratio_csv, worst_cases
 from harness.reproduce.fair_optimum import fair_optimum
-from harness.reproduce.isjl_published import Row, published
-from harness.reproduce.isjl_tables import PRICE, STEP_COST, TOKEN_COST, Again, tables_again
+from harness.reproduce.isjl_published import PublishedRow, published
+from harness.reproduce.isjl_tables import PRICE, STEP_COST, TOKEN_COST, RemadeRow, tables_again
 from harness.reproduce.isjl_text import tables_text
 from harness.reproduce.length_laws import of_table1, of_table3
 from policies.offline.baselines import makespan
@@ -22,11 +22,11 @@ REFERENCE = ROOT / "../shared/reference"
 
 
 @pytest.fixture(scope="module")
-def again() -> dict[str, list[Again]]:
+def again() -> dict[str, list[RemadeRow]]:
     return tables_again(published(), seeds=5)
 
 
-def row(tables: dict[str, list[Again]], table: str, policy: str, alpha: int | None = None) -> Again:
+def row(tables: dict[str, list[RemadeRow]], table: str, policy: str, alpha: int | None = None) -> RemadeRow:
     return next(one for one in tables[table] if (one.row.policy, one.row.alpha) == (policy, alpha))
 
 
@@ -58,7 +58,7 @@ def test_the_lengths_are_those_that_were_fitted() -> None:
         assert (min(lengths) >= 1, max(lengths)) == (True, 905)
 
 
-def test_the_base_rows_come_out(again: dict[str, list[Again]]) -> None:
+def test_the_base_rows_come_out(again: dict[str, list[RemadeRow]]) -> None:
     first, last = (row(again, "table1", name).ours[name.lower()] for name in ("FCFS", "LJF"))
     assert first["c_t"] / STEP_COST == pytest.approx(2479, abs=1)
     assert last["c_t"] / STEP_COST == pytest.approx(2472, abs=1)
@@ -78,7 +78,7 @@ def test_the_base_rows_come_out(again: dict[str, list[Again]]) -> None:
     ],
 )
 def test_the_isjl_rows_are_the_known_ones(
-    again: dict[str, list[Again]], alpha: int, gain: float, tau_e: float, gap: float
+    again: dict[str, list[RemadeRow]], alpha: int, gain: float, tau_e: float, gap: float
 ) -> None:
     ours = row(again, "table1", "ISJL", alpha).ours["isjl"]
     assert ours["gain"] == pytest.approx(gain, abs=0.006)
@@ -87,7 +87,7 @@ def test_the_isjl_rows_are_the_known_ones(
     assert ours["gap"] <= alpha
 
 
-def test_money_adds_up_and_break_even_breaks_even(again: dict[str, list[Again]]) -> None:
+def test_money_adds_up_and_break_even_breaks_even(again: dict[str, list[RemadeRow]]) -> None:
     for one in again["table1"]:
         for cells in one.ours.values():
             assert cells["cost"] == pytest.approx(cells["tau_q"] + cells["c_t"] + cells["tau_e"])
@@ -98,14 +98,14 @@ def test_money_adds_up_and_break_even_breaks_even(again: dict[str, list[Again]])
     assert row(again, "table1", "LJF").ours["ljf"]["tau_q"] == pytest.approx(TOKEN_COST * 32.01e6, abs=0.01)
 
 
-def test_the_document_holds_what_the_command_prints(again: dict[str, list[Again]]) -> None:
+def test_the_document_holds_what_the_command_prints(again: dict[str, list[RemadeRow]]) -> None:
     text = tables_text(again, published().source, seeds=5)
     document = (ROOT / "docs/isjl-tables.md").read_text(encoding="utf-8")
     assert f"```\n{text}\n```" in document, "make the block again with `bench reproduce isjl-tables`"
 
 
 def test_differences_are_said() -> None:
-    one = Again(Row("ISJL", 50, {"saved": 80.0, "tau_e": 2.0}), {"isjl": {"saved": 100.0, "tau_e": 1.0}})
+    one = RemadeRow(PublishedRow("ISJL", 50, {"saved": 80.0, "tau_e": 2.0}), {"isjl": {"saved": 100.0, "tau_e": 1.0}})
     text = tables_text({"table2": [one]}, "a source", seeds=1)
     assert "isjl: saved 25.0 (+25.0 %, 50); τE 50.0 (-50.0 %, 50)" in text
 

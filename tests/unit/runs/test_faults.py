@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import RunFailed, UserError
+from harness.core.files import held
 from harness.core.records import REQUESTS, STEPS
 from harness.runs import append_log
-from harness.runs.run import find_partials, find_runs, load_run
+from harness.runs.run import final_of, find_partials, find_runs, load_run
 from harness.runs.writer import RECOVERED, RunWriter, recover
+from tests.support.commands import BENCH
 from tests.support.disk import file_size_limit
 from tests.support.places import ROOT
 from tests.support.runfactory import SPEC, batch_of, toy_run
@@ -161,3 +163,31 @@ def test_dev_full_is_told_apart_from_a_bug(tmp_path: Path, monkeypatch: pytest.M
     assert manifest["status"] == "failed"
     final, _ = recover(writer.partial)
     assert load_run(final).manifest["reason"] == "cannot write steps.arrows: No space left on device"
+
+
+@pytest.mark.parametrize("name", ["run.json.tmp", "summary.json.tmp", "requests.tmp", "steps.tmp"])
+def test_recover_writes_through_no_link(tmp_path: Path, name: str) -> None:
+    partial = _left_behind(tmp_path / "runs")
+    victim = tmp_path / "victim"
+    victim.write_text("keep")
+    (partial / name).symlink_to(victim)
+    final, changed = recover(partial)
+    assert changed
+    assert victim.read_text() == "keep"
+    assert not [path for path in final.iterdir() if path.is_symlink()]
+    (final / "run.json.tmp").symlink_to(victim)
+    assert recover(final) == (final, False)
+    assert victim.read_text() == "keep"
+
+
+def test_one_process_at_a_time_finishes_a_run(tmp_path: Path) -> None:
+    partial = _left_behind(tmp_path)
+    with held(partial), pytest.raises(UserError, match="another bench finishes this run: wait for it"):
+        recover(partial)
+    words = [BENCH, "recover", str(partial)]
+    both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    ended = [(*one.communicate(), one.returncode) for one in both]
+    assert {code for _, _, code in ended} <= {0, 2}
+    assert 0 in {code for _, _, code in ended}
+    assert not [err for _, err, _ in ended if "Traceback" in err or "No such file" in err or "fault" in err]
+    assert recover(final_of(partial)) == (final_of(partial), False)

@@ -16,6 +16,7 @@ from workloads.core.arrivals import Closed, ClosedPhases, FromTrace, parse_arriv
 from workloads.core.errors import WorkloadError
 from workloads.core.stream import own_arrival, schedule
 from workloads.core.trace import Trace
+from workloads.lengths.drift import whole_numbers
 from workloads.lengths.filters import select
 
 DRIFTS = sorted(name for name in CATALOG if name.startswith("drift:"))
@@ -243,3 +244,9 @@ def test_a_phase_that_would_never_begin_is_refused() -> None:
 def test_take_keeps_the_traces_own_source() -> None:
     trace: Any = dataclasses.replace(load("synthetic", 5), source={"kind": "file"})
     assert trace.take(np.array([4, 0])).source == {"kind": "file"}
+
+
+@pytest.mark.parametrize("text", ["512/-1", "-1/512", "512/0", "0/512", "512/x", "", "512/1.5"])
+def test_one_number_of_a_list_that_is_off_is_enough(text: str) -> None:
+    with pytest.raises(WorkloadError, match="no list of whole numbers of at least 1"):
+        whole_numbers("lengths", "mu_l", text)

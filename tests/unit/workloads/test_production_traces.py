@@ -189,15 +189,14 @@ def test_times_out_of_order_are_sorted_and_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        ("1700000000,5,5\n1700003600,5,5\n", "v.csv: 0.000278 requests/s over 3.6e+03 s: are the times in the unit"),
-        ("".join(f"{i / 1e6},5,5\n" for i in range(50)), "1e+06 requests/s over 4.9e-05 s"),
-        ("7,5,5\n7,5,5\n", "all 2 rows have one time"),
+        ("1700000000,5,5\n1700003600,5,5\n", "v.csv: in which unit are its times? 0.000278 requests/s if they are s"),
+        ("".join(f"{i / 1e6},5,5\n" for i in range(50)), "1e+06 requests/s if they are s"),
+        ("7,5,5\n7,5,5\n", "v.csv: all 2 rows have one time: everything is sent at once"),
     ],
 )
-def test_rates_that_look_like_another_unit_are_questioned(tmp_path: Path, rows: str, told: str) -> None:
+def test_what_is_odd_about_times_is_said(tmp_path: Path, rows: str, told: str) -> None:
     (notice,) = load(put(tmp_path / "v.csv", VIDUR + rows)).source["notices"]
     assert told in notice
-    assert "--arrival trace:scale=" in notice
 
 
 @pytest.mark.parametrize(
@@ -227,8 +226,8 @@ def test_rates_that_look_like_another_unit_are_questioned(tmp_path: Path, rows: 
         (f"{VIDUR}0,1,2.5\n", "row 2: num_decode_tokens is '2.5', not a whole number"),
         (f"{VIDUR}0,1,\n", "row 2: num_decode_tokens is '', not a whole number"),
         (f"{VIDUR}0,1,9999999999\n", "row 2: num_decode_tokens is '9999999999', above 1000000000"),
-        (f"{VIDUR}nan,1,2\n", "row 2: arrived_at is 'nan', not a number of seconds"),
-        (f"{VIDUR}1e12,1,2\n", "row 2: arrived_at is '1e12', beyond ±9e+09 s: give seconds, not milliseconds"),
+        (f"{VIDUR}nan,1,2\n", "row 2: arrived_at is 'nan', not a number of s"),
+        (f"{VIDUR}1e12,1,2\n", "row 2: arrived_at is '1e12', beyond ±9e+09 s: say unit=ms"),
         ("num_prefill_tokens,num_prefill_tokens,num_decode_tokens\n1,2,3\n", "num_prefill_tokens stands there 2 times"),
         (f"{AZURE}yesterday,1,2\n", "row 2: TIMESTAMP is 'yesterday', not a date such as"),
         (f"{AZURE}1700000000,1,2\n", "row 2: TIMESTAMP is '1700000000', not a date such as"),

@@ -123,7 +123,7 @@ def test_a_cut_off_file_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "t.parquet"
     write_trace(everything(), out)
     out.write_bytes(out.read_bytes()[:-50])
-    with pytest.raises(WorkloadError, match="not parquet that can be read"):
+    with pytest.raises(WorkloadError, match="no parquet, or cut off"):
         load(f"file:{out}")
 
 

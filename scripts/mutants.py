@@ -1,0 +1,159 @@
+"""`make mutants`: seeded mutants of the modules that numbers rest on, and which of them the tests notice.
+
+cosmic-ray makes the mutants. This draws some of each module by a seed, runs the tests of its room on each in a copy of
+the checkout, and prints a table and every mutant that lived. A mutant that lives is a test that is missing, or changes
+nothing that anyone could see: read its lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Modules by the tests that hold them: those of the room, and the properties where they are the reference.
+MODULES = {
+    "policies/online": (
+        "tests/unit/policies tests/properties/test_policies.py",
+        "threshold exclusive isjl hazard ebplus controller",
+    ),
+    "policies/offline": (
+        "tests/unit/policies/test_insertion.py tests/properties/test_isjl.py tests/properties/test_resource_fair.py",
+        "insertion isjl",
+    ),
+    "harness/measure": (
+        "tests/unit/measure tests/properties/test_measure_statistics.py tests/properties/test_fairness.py",
+        "estimate sample statistics fairness profit metrics verdict window gaps measured",
+    ),
+    "harness/report": ("tests/unit/report", "comparison comparable arms"),
+    "harness/runs": ("tests/unit/runs", "run tables writer"),
+    "harness/drive": (
+        "tests/unit/drive tests/properties/test_drive_stream.py",
+        "openai_stream wire schedule recorder pool driver",
+    ),
+    "harness/published": ("tests/unit/published tests/unit/pages/test_build.py", "verify check"),
+    "workloads/core": ("tests/unit/workloads tests/properties/test_arrivals.py", "arrivals stream"),
+    "workloads/datasets": (
+        "tests/unit/workloads tests/properties/test_data_sets.py",
+        "sharegpt conversations longbench",
+    ),
+}
+TIMEOUT_S = 120.0
+NOTICED = ("KILLED", "TIMEOUT")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one mutant: KILLED, TIMEOUT, SURVIVED or INCOMPETENT, and its lines."""
+
+    result: str
+    diff: str
+
+
+def modules(pattern: str) -> list[tuple[str, str]]:
+    """Paths of the modules that hold `pattern`, each with its tests."""
+    return [
+        (path, tests)
+        for folder, (tests, names) in MODULES.items()
+        for path in (f"{folder}/{name}.py" for name in names.split())
+        if pattern in path
+    ]
+
+
+def copy_of_the_checkout(place: Path) -> Path:
+    """The files that git tracks, as they are now."""
+    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in names.splitlines():
+        if (ROOT / name).is_file() and not name.startswith("results/"):
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, place / name)
+    (place / "results").symlink_to(ROOT / "results")
+    return place
+
+
+def mutants_of(module: str, tests: str, count: int, seed: int, checkout: Path) -> list[Outcome]:
+    """Draws `count` mutants of a module and runs its tests on each."""
+    session = checkout / "session.sqlite"
+    session.unlink(missing_ok=True)
+    command = f"{sys.executable} -m pytest -x -q -p no:cacheprovider -p no:randomly {tests}"
+    config = {
+        "module-path": module,
+        "timeout": TIMEOUT_S,
+        "excluded-modules": [],
+        "test-command": command,
+        "distributor": {"name": "local"},
+    }
+    file = checkout / "mutants.toml"
+    file.write_text(_toml(config))
+    assert tomllib.loads(file.read_text())["cosmic-ray"]["module-path"] == module
+    tool = str(Path(sys.executable).with_name("cosmic-ray"))
+    subprocess.run([tool, "init", file.name, session.name], cwd=checkout, check=True, capture_output=True)
+    _keep_some(session, count, random.Random(f"{seed} {module}"))
+    subprocess.run([tool, "exec", file.name, session.name], cwd=checkout, check=True, capture_output=True)
+    with contextlib.closing(sqlite3.connect(session)) as database:
+        rows = database.execute("select test_outcome, diff, output from work_results").fetchall()
+    return [
+        Outcome("TIMEOUT" if output and "timeout" in output else str(result), diff) for result, diff, output in rows
+    ]
+
+
+def _toml(config: dict[str, object]) -> str:
+    plain = {key: value for key, value in config.items() if not isinstance(value, dict)}
+    lines = ["[cosmic-ray]", *(f"{key} = {json.dumps(value)}" for key, value in plain.items())]
+    return "\n".join([*lines, "[cosmic-ray.distributor]", 'name = "local"', ""])
+
+
+def _keep_some(session: Path, count: int, draw: random.Random) -> None:
+    """Leaves so many of a session's mutants, as many of each operator as chance gives."""
+    with contextlib.closing(sqlite3.connect(session)) as database:
+        jobs = sorted(
+            database.execute(
+                "select operator_name, start_pos_row, start_pos_col, occurrence, job_id from mutation_specs"
+            )
+        )
+        kept = {job for *_, job in draw.sample(jobs, min(count, len(jobs)))}
+        gone = [(job,) for *_, job in jobs if job not in kept]
+        database.executemany("delete from mutation_specs where job_id = ?", gone)
+        database.executemany("delete from work_items where job_id = ?", gone)
+        database.commit()
+
+
+def main() -> None:
+    """Print the table and the survivors; exit 1 where any lived, so that somebody reads them."""
+    parser = argparse.ArgumentParser(description="Which seeded mutants the tests notice.")
+    parser.add_argument("pattern", nargs="?", default="", help="only modules whose path holds this")
+    parser.add_argument("--count", type=int, default=8, help="mutants a module")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    total: Counter[str] = Counter()
+    lived = []
+    with tempfile.TemporaryDirectory(prefix="bench-mutants-") as place:
+        checkout = copy_of_the_checkout(Path(place))
+        for module, tests in modules(options.pattern):
+            outcomes = mutants_of(module, tests, options.count, options.seed, checkout)
+            results = Counter(outcome.result for outcome in outcomes)
+            total += results
+            print(f"{module:<42} {dict(results)}", flush=True)
+            lived += [(module, outcome.diff) for outcome in outcomes if outcome.result not in NOTICED]
+    for module, diff in lived:
+        changed = [line for line in diff.splitlines() if line[:1] in "+-" and not line.startswith(("+++", "---"))]
+        print(f"\nlived: {module}\n" + "\n".join(changed))
+    noticed = sum(total[result] for result in NOTICED)
+    print(f"\n{noticed} of {sum(total.values())} noticed")
+    sys.exit(bool(lived))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The matrix of GPUs and models: where kernel tables are thin, and what cannot be had."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.profiles.coverage import coverage, largest_gap
+
+
+def test_the_largest_gap_is_the_largest_factor_that_a_note_names() -> None:
+    notes = [
+        "torch.nn.functional.linear, columns between 16384 and 51200",
+        "vllm_flash_attn_fa3, 16 KV heads as 16 times the requests of 1",
+        "torch.nn.functional.linear, 151936 columns as 2.32 times 65536",
+        "vllm_flash_attn_fa3",
+    ]
+    gap = largest_gap(notes)
+    assert gap is not None
+    assert (gap.factor, gap.what) == (16, "16 KV heads")
+    gap = largest_gap([notes[0], notes[2]])
+    assert gap is not None
+    assert (gap.factor, gap.what) == (3.125, "columns between 16,384 and 51,200")
+    assert largest_gap(notes[3:]) is None
+
+
+@pytest.mark.parametrize(
+    ("gpu", "model", "tp", "models"),
+    [
+        ("h200", "Qwen/Qwen3-8B", 1, {"linear": "published", "roofline": "derived", "kernels": "measured kernels"}),
+        ("l40s", "meta-llama/Llama-3.1-70B", 4, {"roofline": "derived", "kernels": "measured kernels"}),
+        ("h100", "Qwen/Qwen3-30B-A3B", 1, {"kernels": "measured kernels"}),
+        ("rtxpro6000", "Qwen/Qwen3-32B-FP8", 1, {}),
+    ],
+)
+def test_what_prices_a_pair_on_the_fewest_gpus_that_hold_it(
+    gpu: str, model: str, tp: int, models: dict[str, str]
+) -> None:
+    known = coverage(gpu, model)
+    assert known.tp == tp
+    assert known.cost_models == models
+    assert (known.auto in models) == (known.why_not is None)
+    assert (known.mixed_call is None) == ("kernels" not in models)
