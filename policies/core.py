@@ -1,9 +1,10 @@
 """The decision core: what a policy sees, what it answers, and what it is told.
 
-An engine asks `plan` when something can have changed: a request arrived, finished, was admitted or
-preempted, or a prefill phase is under way. Growth of the KV cache alone can open nothing and asks nothing.
-Between two asks the last plan stays in force. A policy with an `order` is asked before each step in which anyone
-waits: whom the order names may change as time goes by.
+A plan says for how many steps it holds. An engine asks `plan` before a step when the last plan has run out, and
+sooner when something has changed since: a request arrived, finished, was admitted or preempted, or the step before
+computed prompt tokens. Growth of the KV cache alone is no change. A policy with an `order` is asked before each step
+in which anyone waits: whom the order names may change as time goes by. Every engine asks at the same steps, so that a
+policy may keep count of whatever it likes.
 """
 
 from __future__ import annotations
@@ -29,15 +30,20 @@ class Phase(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """The answer: the phase of the coming steps and how many waiting requests may enter in the next one."""
+    """The answer: the phase of the coming steps and how many waiting requests may enter in each.
+
+    It holds for `steps` steps where nothing changes: for one unless the policy says that it need not be asked again.
+    """
 
     phase: Phase
     admit: int
+    steps: int = 1
 
 
 UNLIMITED = 1 << 62
-MIXED = StepPlan(Phase.MIXED, UNLIMITED)
-DECODE = StepPlan(Phase.DECODE, 0)
+# These hold until something changes.
+MIXED = StepPlan(Phase.MIXED, UNLIMITED, UNLIMITED)
+DECODE = StepPlan(Phase.DECODE, 0, UNLIMITED)
 
 
 class View(Protocol):
@@ -149,7 +155,10 @@ class Policy(Protocol):
         """A request completed with this many output tokens."""
 
     def state(self) -> PolicyState | None:
-        """What the policy holds to be true, for the step log; the same object until something changes."""
+        """What the policy held to be true when it planned, for the step log; the same object until it changes.
+
+        Asked once after each `plan`.
+        """
 
 
 @dataclass(frozen=True, slots=True)

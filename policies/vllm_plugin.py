@@ -20,7 +20,7 @@ from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.request import Request, RequestStatus
 
 from policies.catalog import canonical_policy, make_policy
-from policies.core import PolicyError
+from policies.core import MIXED, PolicyError
 from policies.plugin.asked import AskedPolicy, PolicyFault
 from policies.plugin.narrow import Narrowing
 from policies.plugin.queue import OrderedQueue
@@ -77,7 +77,12 @@ class PolicyScheduler(AsyncScheduler):
             raise PolicyFault(f"the step log cannot be written any more: {log.fault}")
         held = len(self.running)
         view.look(held)
-        plan = self.asked.plan(view)
+        if held or view.waiting:
+            plan = self.asked.plan(view)
+        else:
+            # vLLM asks for a step here too, to tell its workers who has ended.
+            self.asked.tell_of_ends()
+            plan = MIXED
         book.preempted = 0
         output = self.narrowing.schedule(plan, args, kwargs)
         if output.num_scheduled_tokens:

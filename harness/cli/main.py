@@ -22,6 +22,7 @@ from harness.cli.run import run
 from harness.cli.runs import list_runs, publish, recover, show
 from harness.cli.site import site
 from harness.cli.trace import trace
+from harness.cli.validate import validate
 from harness.core.errors import USER_ERRORS, Interrupted, NotMet, RunFailed
 
 EXIT_NOT_MET, EXIT_USER, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
@@ -34,6 +35,7 @@ COMMANDS = [
     publish,
     profit,
     calibrate,
+    validate,
     trace,
     reproduce,
     list_policies,

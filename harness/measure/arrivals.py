@@ -49,8 +49,8 @@ class Arrivals:
 
 def has_list(requests: Requests, table: Any) -> Bools:
     """Where a request brings its own list of gaps."""
-    there: Bools = np.asarray(table.column("token_gaps_s").is_valid().to_numpy(), dtype=np.bool_)[requests.order]
-    return there
+    listed: Bools = np.asarray(table.column("token_gaps_s").is_valid().to_numpy(), dtype=np.bool_)[requests.order]
+    return listed
 
 
 def share_held_back(requests: Requests, arrivals: Arrivals) -> float | str:
@@ -87,10 +87,10 @@ def _lists(requests: Requests, table: Any, name: str) -> tuple[Bools, Ints, Ints
     if not np.array_equal(requests.order, np.arange(len(requests))):
         column = column.take(pa.array(requests.order))
     counts = integers(pc.list_value_length(column))
-    values = column.filter(pa.array(requests.completed)) if not requests.completed.all() else column
-    flat = pc.list_flatten(values)
-    told = nanoseconds(flat) if pa.types.is_floating(flat.type) else integers(flat)
-    return np.asarray(column.is_valid().to_numpy(), dtype=np.bool_), counts.copy(), told
+    of_completed = column.filter(pa.array(requests.completed)) if not requests.completed.all() else column
+    flat = pc.list_flatten(of_completed)
+    values = nanoseconds(flat) if pa.types.is_floating(flat.type) else integers(flat)
+    return np.asarray(column.is_valid().to_numpy(), dtype=np.bool_), counts.copy(), values
 
 
 def _tokens(requests: Requests, table: Any, listed: Bools, counts: Ints, parent: Ints) -> tuple[Ints, Ints]:
@@ -102,18 +102,18 @@ def _tokens(requests: Requests, table: Any, listed: Bools, counts: Ints, parent:
     wide, of = spread[parent], parent
     by_now, before = (at * output[of] // events[of] for at in (place + 1, place))
     tokens = np.where(wide, by_now - before, 1)
-    has, lengths, told = _lists(requests, table, "event_tokens")
+    counted, lengths, event_tokens = _lists(requests, table, "event_tokens")
     lengths[~requests.completed] = 0
-    has &= requests.completed
-    if has.any():
+    counted &= requests.completed
+    if counted.any():
         starts = np.cumsum(lengths) - lengths
         sums = np.zeros(len(requests), dtype=np.int64)
-        np.add.at(sums, np.repeat(np.arange(len(requests)), lengths), told)
+        np.add.at(sums, np.repeat(np.arange(len(requests)), lengths), event_tokens)
         # A list that tells of other events, or of other tokens, is none of this answer's.
-        fits = has & (lengths == events) & (sums == output)
-        first[fits] = told[starts[fits]]
+        fits = counted & (lengths == events) & (sums == output)
+        first[fits] = event_tokens[starts[fits]]
         inside = fits[parent]
-        tokens[inside] = told[(starts[parent] + place)[inside]]
+        tokens[inside] = event_tokens[(starts[parent] + place)[inside]]
     return first, tokens
 
 

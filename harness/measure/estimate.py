@@ -71,7 +71,7 @@ def within_run_ratio(a: Estimate, b: Estimate, paired: bool) -> Ratio | None:
     if not (a.bounded and b.bounded):
         return None
     if paired:
-        variance, freedom = mean_variance(_difference(a, b), max(a.overlap, b.overlap))
+        variance, freedom = mean_variance(_influence_difference(a, b), max(a.overlap, b.overlap))
     else:
         (va, fa), (vb, fb) = (mean_variance(arm.influence, arm.overlap) for arm in (a, b))
         variance = va + vb
@@ -97,7 +97,7 @@ def log_ratio(log: float, variance: float, freedom: float) -> Ratio:
     return Ratio(math.exp(log), math.exp(log - half), math.exp(log + half), t_p_value(log / error, freedom))
 
 
-def _difference(a: Estimate, b: Estimate) -> Floats:
+def _influence_difference(a: Estimate, b: Estimate) -> Floats:
     """The influence of B minus that of A over the units that either has."""
     if np.array_equal(a.units, b.units):
         return b.influence - a.influence

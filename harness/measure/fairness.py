@@ -215,7 +215,7 @@ def estimates(steps: Any, variant: str, state: Fairness, alpha: float | None, ov
     means = intervals(steps, variant, alpha, overlap)
     no_units: Ints = np.zeros(0, dtype=np.int64)
     by_name = {}
-    for short_name, value in _values(state, variant, alpha).items():
+    for short_name, value in _exact_values(state, variant, alpha).items():
         if value is None:
             continue
         name = f"{short_name}{variant}"
@@ -228,7 +228,7 @@ def estimates(steps: Any, variant: str, state: Fairness, alpha: float | None, ov
     return by_name
 
 
-def _values(state: Fairness, variant: str, alpha: float | None) -> dict[str, float | None]:
+def _exact_values(state: Fairness, variant: str, alpha: float | None) -> dict[str, float | None]:
     """The metrics' values by their names without the variant's suffix."""
     values: dict[str, float | None] = {
         "gap_mean": state.gap_mean(),

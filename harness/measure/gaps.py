@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,17 @@ from harness.measure.sample import Sample
 from harness.measure.statistics import Ints
 
 
+@dataclass(frozen=True, slots=True)
+class _Gaps:
+    """Gaps, ns, and how often each stands; of each request how many it has, their sum, and how many are at most v."""
+
+    values: Any
+    times: Ints
+    counts: Ints
+    sums: Ints
+    below: Callable[[float], Ints]
+
+
 def token_gaps(requests: Requests, arrivals: Arrivals, steps: Any | None) -> Sample:
     """Every gap between two tokens of every completed request, ns.
 
@@ -20,54 +33,69 @@ def token_gaps(requests: Requests, arrivals: Arrivals, steps: Any | None) -> Sam
     its tokens come at first_token_s and then at the end of every later step with decodes, up to
     last_token_s: a request that was never preempted decodes in all of them.
     """
-    n = len(requests)
-    shown = ~arrivals.held_back[arrivals.parent]
-    listed, parent, tokens = arrivals.listed, arrivals.parent[shown], arrivals.tokens[shown]
-    gaps = arrivals.gaps[shown]
-    flat: Any = gaps if (tokens == 1).all() else gaps / tokens
-    ends = np.zeros(0, dtype=np.int64) if steps is None else decode_ends(steps)
-    start, stop = follow_steps(requests, ends, ~listed)
-    following = np.flatnonzero(stop > start)
-    first_gap = np.zeros(n, dtype=np.int64)
-    first_gap[following] = ends[start[following]] - requests.first[following]
-    between = np.diff(ends)
-
-    # How many requests see each gap between two steps' ends: they come and go, so a running sum counts them.
-    change = np.zeros(len(ends) + 1, dtype=np.int64)
-    np.add.at(change, start[following], 1)
-    np.add.at(change, stop[following] - 1, -1)
-    seen = np.cumsum(change)[: len(between)]
-
-    counts = stop - start
-    sums = np.zeros(n, dtype=np.int64)
-    sums[following] = ends[stop[following] - 1] - requests.first[following]
-    own = np.zeros(n, dtype=np.int64)
-    np.add.at(own, parent, tokens)
-    counts = counts + own
-    np.add.at(sums, parent, gaps)
-
-    values = np.concatenate((first_gap[following], between, flat))
-    times = np.concatenate((np.ones(len(following), dtype=np.int64), seen, tokens))
+    followed, listed = _followed_gaps(requests, arrivals, steps), _listed_gaps(requests, arrivals)
+    values = np.concatenate((followed.values, listed.values))
+    times = np.concatenate((followed.times, listed.times))
     order = np.argsort(values, kind="stable")
     order = order[times[order] > 0]
+    counts = followed.counts + listed.counts
     units = np.flatnonzero(counts)
-
-    def below(limit: float) -> Ints:
-        small = np.concatenate(([0], np.cumsum(between <= limit)))
-        out = np.zeros(n, dtype=np.int64)
-        np.add.at(out, parent[flat <= limit], tokens[flat <= limit])
-        out[following] += first_gap[following] <= limit
-        out[following] += small[stop[following] - 1] - small[start[following]]
-        return out[units]
-
     return Sample(
         values=values[order],
         cumulative=np.cumsum(times[order]),
         units=requests.row[units],
-        sums=sums[units].astype(np.float64),
+        sums=(followed.sums + listed.sums)[units].astype(np.float64),
         counts=counts[units],
-        below=below,
+        below=lambda limit: (followed.below(limit) + listed.below(limit))[units],
     )
+
+
+def _listed_gaps(requests: Requests, arrivals: Arrivals) -> _Gaps:
+    """The gaps that requests bring a list of."""
+    n = len(requests)
+    shown = ~arrivals.held_back[arrivals.parent]
+    parent, tokens, gaps = arrivals.parent[shown], arrivals.tokens[shown], arrivals.gaps[shown]
+    values: Any = gaps if (tokens == 1).all() else gaps / tokens
+    counts, sums = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    np.add.at(counts, parent, tokens)
+    np.add.at(sums, parent, gaps)
+
+    def below(limit: float) -> Ints:
+        small = np.zeros(n, dtype=np.int64)
+        np.add.at(small, parent[values <= limit], tokens[values <= limit])
+        return small
+
+    return _Gaps(values, tokens, counts, sums, below)
+
+
+def _followed_gaps(requests: Requests, arrivals: Arrivals, steps: Any | None) -> _Gaps:
+    """The gaps of requests without a list, from the ends of the steps that they decode in."""
+    n = len(requests)
+    ends = np.zeros(0, dtype=np.int64) if steps is None else decode_ends(steps)
+    start, stop = follow_steps(requests, ends, ~arrivals.listed)
+    counts = stop - start
+    following = np.flatnonzero(counts)
+    start, stop = start[following], stop[following]
+    first_gaps = ends[start] - requests.first[following]
+    between = np.diff(ends)
+    sums = np.zeros(n, dtype=np.int64)
+    sums[following] = ends[stop - 1] - requests.first[following]
+
+    # How many requests see each gap between two steps' ends: they come and go, so a running sum counts them.
+    change = np.zeros(len(ends) + 1, dtype=np.int64)
+    np.add.at(change, start, 1)
+    np.add.at(change, stop - 1, -1)
+    seen = np.cumsum(change)[: len(between)]
+
+    def below(limit: float) -> Ints:
+        small_so_far = np.concatenate(([0], np.cumsum(between <= limit)))
+        small = np.zeros(n, dtype=np.int64)
+        small[following] = (first_gaps <= limit) + small_so_far[stop - 1] - small_so_far[start]
+        return small
+
+    values = np.concatenate((first_gaps, between))
+    times = np.concatenate((np.ones(len(following), dtype=np.int64), seen))
+    return _Gaps(values, times, counts, sums, below)
 
 
 def decode_ends(steps: Any) -> Ints:

@@ -131,11 +131,12 @@ def curves(accounts: Sequence[Account], constants: TokenStep, baseline: Account 
     return {
         "profit_over_throughput": {
             "tokenstep": [
-                _point(account) | {"throughput": rate(work), "profit": profit_tokenstep(work, constants) / account.runs}
+                _stands_for(account)
+                | {"throughput": rate(work), "profit": profit_tokenstep(work, constants) / account.runs}
                 for account, work in stepped
             ],
             "money": [
-                _point(account)
+                _stands_for(account)
                 | {
                     "throughput": account.output_tokens / account.seconds,
                     "profit": profit_money(account, prices) / account.runs,
@@ -144,12 +145,12 @@ def curves(accounts: Sequence[Account], constants: TokenStep, baseline: Account 
             ],
         },
         "violation_over_throughput": [
-            _point(account)
+            _stands_for(account)
             | {"throughput": rate(work), "gap_mean": work.gap_mean(), "gap_max": work.gap_max}
             | {"held_against": account.against, "violation_share": share_over(account)}
             for account, work in stepped
         ],
-        "break_even": [_point(account) | _end_document(end) for account, end in ends],
+        "break_even": [_stands_for(account) | _end_document(end) for account, end in ends],
         "profit_over_c": _over_c(stepped, constants, [end for _, end in ends if end is not None]),
         "profit_over_gpu_hour": _over_gpu_hour(priced),
     }
@@ -197,7 +198,7 @@ def _over_c(
     for account, work in stepped:
         free = profit_tokenstep(work, TokenStep(constants.rho0, constants.tau, 0.0)) / account.runs
         steps = work.working / account.runs
-        lines.append(_point(account) | {"at_0": free, "steps": steps, "profit": [free - c * steps for c in grid]})
+        lines.append(_stands_for(account) | {"at_0": free, "steps": steps, "profit": [free - c * steps for c in grid]})
     return {"c": grid, "lines": lines}
 
 
@@ -209,10 +210,12 @@ def _over_gpu_hour(priced: Sequence[tuple[Account, Prices]]) -> dict[str, Any]:
     for account, prices in priced:
         sold, hours = revenue(account, prices) / account.runs, account.hours / account.runs
         profits = [sold - gpu_hour * hours for gpu_hour in grid]
-        lines.append(_point(account) | {"revenue": sold, "hours": hours, "break_even": sold / hours, "profit": profits})
+        lines.append(
+            _stands_for(account) | {"revenue": sold, "hours": hours, "break_even": sold / hours, "profit": profits}
+        )
     return {"gpu_hour": grid, "lines": lines}
 
 
-def _point(account: Account) -> dict[str, Any]:
+def _stands_for(account: Account) -> dict[str, Any]:
     """Which policy a point of a curve stands for."""
     return {"policy": account.policy, "name": account.name or account.policy, "alpha": account.alpha}

@@ -230,7 +230,7 @@ def _throughput(arm: Arm) -> float:
 
 def _means(repeats: Sequence[PublishedRun]) -> dict[str, MetricMean]:
     """Every metric that all repeats have, by name."""
-    values = [_values(published) for published in repeats]
+    values = [_run_values(published) for published in repeats]
     means = {}
     for name in dict.fromkeys(name for by_name in values for name in by_name):
         mean = _mean_over_repeats([by_name.get(name) for by_name in values])
@@ -239,7 +239,7 @@ def _means(repeats: Sequence[PublishedRun]) -> dict[str, MetricMean]:
     return means
 
 
-def _values(published: PublishedRun) -> dict[str, MetricMean]:
+def _run_values(published: PublishedRun) -> dict[str, MetricMean]:
     """A run's metrics, a distribution's mean and percentiles apart: `ttft_s`, `ttft_s.p99`."""
     by_name = {}
     for name, values in published.run.summary.get("metrics", {}).items():

@@ -16,7 +16,7 @@ from harness.pages.boards import boards_of
 from harness.pages.render import Writer
 from harness.pages.site import Site
 from harness.published.cache import JsonCache
-from harness.published.corpus import collect
+from harness.published.corpus import collect_corpus
 
 MARK = ".bench-site"
 MARKED = b"made by `bench site build`\n"
@@ -58,7 +58,7 @@ def build(results: Path, out: Path, cache: Path | None = None) -> BuildResult:
 
 
 def _build(results: Path, out: Path, cache: JsonCache) -> BuildResult:
-    corpus = collect(results, cache, lambda runs: parallel.compute(runs, cache))
+    corpus = collect_corpus(results, cache, lambda runs: parallel.compute(runs, cache))
     site = Site(corpus, tuple(boards_of(corpus, cache)), cache)
     writer = Writer(out, cache)
     writer.file(MARK, MARKED)

@@ -151,7 +151,8 @@ def point_of(board: Board) -> CrossoverPoint | None:
     arms = [arm for arm in ranked_arms(board) if arm.policy.partition(":")[0] in ("eb", "ebplus")]
     arms = [arm for arm in arms if METRIC in arm.changes and arm.changes[METRIC].ratio is not None]
     arm = min(arms, key=lambda arm: (arm.policy != "eb", arm.policy != "ebplus", arm.policy), default=None)
-    if arm is None or not (sums := arm.first.detail["sums"]) or not sums["completed"]:
+    sums = arm.first.detail["sums"] if arm is not None else None
+    if arm is None or not sums or not sums["completed"]:
         return None
     mu_l, mu_o = sums["prompt_tokens"] / sums["completed"], sums["output_tokens"] / sums["completed"]
     running = _running(arm)
@@ -205,8 +206,8 @@ def _predicted(arm: Arm, mu_l: float, mu_o: float, running: float | None) -> str
 def chart_of(boundaries: Sequence[GpuBoundary], points: Sequence[CrossoverPoint], model: str) -> Chart:
     """The map: a line a GPU where each way of batching should win, and the boards as points over it."""
     series = [
-        _line(boundaries, "predicted: exclusive wins", True, "solid"),
-        _line(boundaries, "predicted: mixed wins", False, "dot"),
+        _boundary_line(boundaries, "predicted: exclusive wins", True, "solid"),
+        _boundary_line(boundaries, "predicted: mixed wins", False, "dot"),
         *_clouds(points),
         _gpu_names(boundaries),
     ]
@@ -240,7 +241,7 @@ def chart_of(boundaries: Sequence[GpuBoundary], points: Sequence[CrossoverPoint]
     )
 
 
-def _line(boundaries: Sequence[GpuBoundary], name: str, exclusive: bool, dash: str) -> Series:
+def _boundary_line(boundaries: Sequence[GpuBoundary], name: str, exclusive: bool, dash: str) -> Series:
     """Each GPU's line where exclusive batching should win, or where it should not."""
     x: list[float | None] = []
     y: list[float | None] = []

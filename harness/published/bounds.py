@@ -36,8 +36,10 @@ def _outside_spec(run: Run, tables: RunTables) -> Iterator[str]:
     if planned is not None and (planned != spec.requests if whole else planned > spec.requests):
         yield f"planned.requests is {planned:,}, the spec has {spec.requests:,}"
     limit = _most_in_flight(spec.arrival)
-    if limit is not None and (peak := peak_in_flight(tables.measured.requests)) > limit:
-        yield f"{peak:,} requests were in flight at once, {spec.arrival} allows {limit:,}"
+    if limit is not None:
+        peak = peak_in_flight(tables.measured.requests)
+        if peak > limit:
+            yield f"{peak:,} requests were in flight at once, {spec.arrival} allows {limit:,}"
     if tables.steps is not None and spec.engine in HOLDING:
         yield from _overfull_steps(tables.steps, spec)
 

@@ -258,8 +258,9 @@ def _foreign_texts(tables: RunTables) -> Iterator[str]:
                 continue
             texts = pc.unique(table.column(field.name).cast(pa.string())).to_pylist()
             faults = (_fault_of_text(text, field.name == "error") for text in texts if text is not None)
-            if why := next((why for why in faults if why), None):
-                yield f"{name}.parquet: {field.name} {why}"
+            fault = next((fault for fault in faults if fault), None)
+            if fault:
+                yield f"{name}.parquet: {field.name} {fault}"
 
 
 def _fault_of_text(text: str, is_error: bool) -> str | None:

@@ -76,7 +76,7 @@ class Corpus:
     problems: tuple[Problem, ...]
 
 
-def collect(
+def collect_corpus(
     results: Path, cache: JsonCache, compute_ahead: Callable[[Sequence[PublishedRun]], None] | None = None
 ) -> Corpus:
     """Reads every run under `results`; a broken or hostile one becomes a Problem and hides no other.
@@ -99,7 +99,7 @@ def load_all(paths: Sequence[Path], results: Path, cache: JsonCache) -> tuple[li
     for path in paths:
         where = path.relative_to(results).as_posix()
         try:
-            runs.append(PublishedRun(id_of(where), where, load(path), digest_of(path), cache))
+            runs.append(PublishedRun(id_of(where), where, load_publishable(path), digest_of(path), cache))
         except Exception as error:
             problems.append(Problem(where, error_line(error, results)))
     return runs, problems
@@ -156,7 +156,7 @@ def scan(results: Path) -> tuple[list[Path], list[Problem]]:
     return runs, problems
 
 
-def load(path: Path) -> Run:
+def load_publishable(path: Path) -> Run:
     """The run in a directory whose files may be published; UserError otherwise."""
     total = 0
     for file in sorted(os.scandir(path), key=lambda file: file.name):

@@ -113,7 +113,8 @@ def compare_runs(
     Both arms' gaps are held against one α: `alpha`, or the one that an arm has. `reader` remembers runs from one
     comparison to the next.
     """
-    reader = reader or RunReader()
+    # The runs of a pair are measured for their stay and again for their metrics.
+    reader = reader or RunReader(2)
     pairs = pair_repeats(a, b, allow)
     refuse_differences(pairs, allow)
     unranked = why_unranked([*a, *b])

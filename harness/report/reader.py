@@ -23,7 +23,7 @@ class RunReader:
     The last `most` tables and as many measurements stay in memory.
     """
 
-    def __init__(self, most: int = 0) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
         self._tables: dict[Path, Any] = {}
         self._measured: dict[tuple[Path, float | None], tuple[Measured, Estimates]] = {}

@@ -142,22 +142,27 @@ def fairness_table(runs: Sequence[Run]) -> RenderableType | None:
     if not logged:
         return None
     alphas = {alpha_of(arm[0].spec) for arm in logged}
+    has_alpha = alphas != {None}
     over = f"> {next(iter(alphas)):g}" if len(alphas) == 1 and None not in alphas else "> own α"
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("gaps, tokens", overflow="fold")
-    for column in ("mean", "p99", "max", "E a token", "KV mean", "steps", *([over] if alphas != {None} else [])):
+    for column in ("mean", "p99", "max", "E a token", "KV mean", "steps", *([over] if has_alpha else [])):
         table.add_column(column, justify="right", no_wrap=True)
     for arm in logged:
         documents = [run_document(run) for run in arm]
         names = ("gap_mean", "gap_p99", "gap_max", "externality_per_token", f"gap_mean{KV}", "makespan_steps")
         cells = [_mean(documents, name, "value") for name in names]
-        if alphas != {None}:
-            # An α of the policy's own may bound KV footprints.
-            counted = DECODE if alpha_of(arm[0].spec, DECODE) is not None else KV
-            share = _mean(documents, f"violation_share{counted}", "value", 100)
-            cells.append(share if share == "-" else f"{share} %{' KV' if counted else ''}")
+        if has_alpha:
+            cells.append(_share_over_alpha(arm, documents))
         table.add_row(Text(arm[0].spec.policy + (f" ×{len(arm)}" if len(arm) > 1 else "")), *cells)
     return Folding(table)
+
+
+def _share_over_alpha(arm: Sequence[Run], documents: Sequence[dict[str, Any]]) -> str:
+    """The share of steps with a gap over the arm's α; an α of the policy's own may bound KV footprints."""
+    counted = DECODE if alpha_of(arm[0].spec, DECODE) is not None else KV
+    share = _mean(documents, f"violation_share{counted}", "value", 100)
+    return share if share == "-" else f"{share} %{' KV' if counted == KV else ''}"
 
 
 def compare_table(comparison: Comparison, percentiles: bool = False) -> RenderableType:

@@ -149,11 +149,11 @@ def find_runs(root: Path) -> list[Path]:
 
 def runs_of(paths: Iterable[Path]) -> list[Path]:
     """The finished runs at and under each path; one that holds none stands as it is, for `load_run` to say why."""
-    found: list[Path] = []
+    runs: list[Path] = []
     for path in paths:
         below = find_runs(path) if path.is_dir() else []
-        found += below or [path]
-    return found
+        runs += below or [path]
+    return runs
 
 
 def find_partials(root: Path) -> list[Path]:

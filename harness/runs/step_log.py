@@ -158,7 +158,7 @@ def read_engine_log(directory: Path, manifest: dict[str, Any]) -> dict[str, Call
         manifest["notes"] = [*manifest.get("notes", ()), f"{STEP_LOG} cannot be read, so no step is known: {error}"]
         return None
     manifest["engine_steps"] = log.header
-    preemptions = _preemptions(log.events)
+    preemptions = _preemptions_by_request(log.events)
 
     def steps(_: Batches) -> Batches:
         for batch in log.batches():
@@ -186,7 +186,7 @@ def unfinished(path: Path) -> int | None:
     return int(counts.get("arrival", 0) - counts.get("finish", 0) - counts.get("abort", 0))
 
 
-def _preemptions(events: pa.Table) -> dict[str, int]:
+def _preemptions_by_request(events: pa.Table) -> dict[str, int]:
     """How often each request was preempted, by the id that the client gave it."""
     last = events.filter(pc.is_in(events.column("event").cast(pa.string()), pa.array(["finish", "abort"])))
     return dict(zip(last.column("request").to_pylist(), last.column("preemptions").to_pylist(), strict=True))

@@ -64,7 +64,7 @@ class BatchLoop:
         batch = state.batch
         flushed = 0
         changed = True
-        plan = MIXED
+        plan, again_at = MIXED, 0
         while True:
             # A place in a closed loop becomes free only where something changed.
             if (changed or arrivals.next_due <= self._now) and self._arrive():
@@ -75,15 +75,16 @@ class BatchLoop:
                 self._now = max(self._now, arrivals.next_due)
                 continue
             # An order may let someone start as time goes by: it is asked before each step in which anyone waits.
-            if changed or (state.order is not None and state.waiting_queue):
+            if changed or self.step_count >= again_at or (state.order is not None and state.waiting_queue):
                 plan = policy.plan(state)
+                again_at = self.step_count + plan.steps
                 policy_state = policy.state()
                 if policy_state is not log.policy_state:
                     log.set_state(policy_state)
             leap = None
             # Where a request ends with the very next step there is nothing to leap over.
             if self._leap and batch.clock + 1 not in batch.ends_at:
-                leap = leap_ahead(state, plan, self._cost, self._now, arrivals.next_due)
+                leap = leap_ahead(state, plan, again_at - self.step_count, self._cost, self._now, arrivals.next_due)
             changed = self._step(plan) if leap is None else self._take(leap)
             if self.step_count - flushed >= every:
                 flushed = self.step_count

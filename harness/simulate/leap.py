@@ -27,19 +27,20 @@ class Leap:
     blocks: int
 
 
-def leap_ahead(state: State, plan: StepPlan, cost: CostModel, now: int, until: int) -> Leap | None:
+def leap_ahead(state: State, plan: StepPlan, most: int, cost: CostModel, now: int, until: int) -> Leap | None:
     """The steps before the next completion or block shortage, up to the one in which `until` falls (ns).
 
-    None where there is none to take, or someone may start in them.
+    There are at most `most` of them. None where there is none to take, or someone may start in them.
     """
     batch = state.batch
-    if not state.decoding or state.partial >= 0 or plan.phase is PREFILL:
+    if most < SHORTEST or not state.decoding or state.partial >= 0 or plan.phase is PREFILL:
         return None
     if state.order is not None and state.waiting_queue:
         return None
     ends_at, clock = batch.ends_at, batch.clock
     steps = 0
-    while steps < LONGEST and clock + steps + 1 not in ends_at:
+    longest = min(most, LONGEST)
+    while steps < longest and clock + steps + 1 not in ends_at:
         steps += 1
     if steps < SHORTEST or (plan.phase is MIXED and _can_admit(state)):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from policies.core import Phase, Policy, PolicyState, StepPlan, View
+from policies.core import MIXED, Phase, Policy, PolicyState, StepPlan, View
 
 Answer = TypeVar("Answer")
 
@@ -18,16 +18,21 @@ class AskedPolicy:
     """A policy and what the run calls it.
 
     `steps` counts those scheduled so far, empty ones left out; `finished` holds the output tokens of what has
-    completed since the last plan.
+    completed since the last plan. `changed` says that something has happened since then for which a policy is asked
+    before its plan has run out; `state` is what it held to be true when it made that.
     """
 
-    __slots__ = ("finished", "name", "policy", "steps")
+    __slots__ = ("_again_at", "_plan", "changed", "finished", "name", "policy", "state", "steps")
 
     def __init__(self, name: str, policy: Policy) -> None:
         self.name = name
         self.policy = policy
         self.steps = 0
         self.finished: list[int] = []
+        self.changed = True
+        self.state: PolicyState | None = None
+        self._plan = MIXED
+        self._again_at = 0
 
     def ask(self, what: str, question: Callable[..., Answer], *args: Any) -> Answer:
         """The answer to any question; `what` says which it was."""
@@ -37,30 +42,44 @@ class AskedPolicy:
             raise self._fault(f"in {what}", error) from error
 
     def plan(self, view: View) -> StepPlan:
-        """What the next step may hold; before it is asked it hears of what has completed."""
-        question = "on_finish"
+        """What the next step may hold; where the policy is asked it first hears of what has completed."""
+        if self.finished:
+            self.tell_of_ends()
+        if not (self.changed or self.steps >= self._again_at or self._draws(view)):
+            return self._plan
         try:
-            if self.finished:
-                for output_tokens in self.finished:
-                    self.policy.on_finish(output_tokens)
-                self.finished.clear()
-            question = "plan"
-            return self.policy.plan(view)
+            plan = self._plan = self.policy.plan(view)
+            self.state = self.policy.state()
         except Exception as error:
-            raise self._fault(f"in {question}", error) from error
+            raise self._fault("in plan", error) from error
+        self.changed = False
+        self._again_at = self.steps + plan.steps
+        return plan
 
-    def tell_of_step(self, prompts: list[int], decodes: int, running: int, first_tokens: int) -> PolicyState | None:
-        """Tells it of a step, and of the prompts that it admitted for the first time; what it then holds to be true."""
+    def tell_of_ends(self) -> None:
+        """Tells it of what has completed."""
+        try:
+            for output_tokens in self.finished:
+                self.policy.on_finish(output_tokens)
+        except Exception as error:
+            raise self._fault("in on_finish", error) from error
+        self.finished.clear()
+        self.changed = True
+
+    def _draws(self, view: View) -> bool:
+        """Whether its own order may let someone start."""
+        return view.waiting > 0 and self.policy.order is not None
+
+    def tell_of_step(self, prompts: list[int], decodes: int, running: int, first_tokens: int) -> None:
+        """Tells it of a step, and of the prompts that it admitted for the first time."""
         policy = self.policy
         try:
             for prompt in prompts:
                 policy.on_admit(prompt)
             policy.on_steps(1, decodes, running, first_tokens)
-            state = policy.state()
         except Exception as error:
             raise self._fault("when told of it", error) from error
         self.steps += 1
-        return state
 
     def refuse_to_stall(self, plan: StepPlan, waiting: int, held_back: bool) -> None:
         """PolicyFault where an empty step is the policy's doing; `held_back`: its order lets nobody start."""

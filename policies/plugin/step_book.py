@@ -36,13 +36,16 @@ class StepBook:
         admitted = running[held:] if len(running) > held and not preempted else []
         prompts = [request.num_prompt_tokens for request in admitted if not request.num_preemptions]
         chunks, complete = self._prefilled(tokens, admitted) if admitted or self._partly_prefilled else ([], 0)
-        state = self._asked.tell_of_step(prompts, len(tokens) - len(chunks), len(running), complete)
+        asked = self._asked
+        asked.tell_of_step(prompts, len(tokens) - len(chunks), len(running), complete)
+        if chunks:
+            asked.changed = True
         # Nobody comes or ends while a step is scheduled.
         waiting = view.waiting - len(admitted) + preempted
         kv_tokens = (view.total_blocks - view.count_free()) * view.block_size
         now = self.clock() if admitted else begun
         first = len(chunks) - len(admitted)
-        step = (begun, tokens, chunks, first, now, len(running), waiting, preempted, kv_tokens, state)
+        step = (begun, tokens, chunks, first, now, len(running), waiting, preempted, kv_tokens, asked.state)
         self._calls.append((self._rows.scheduled, step))
 
     def _prefilled(self, tokens: dict[str, int], admitted: list[Any]) -> tuple[list[PrefillChunk], int]:
@@ -80,6 +83,7 @@ class StepBook:
 
     def arrived(self, request: Any) -> None:
         """A request is new to the engine: its arrival is an event of the log."""
+        self._asked.changed = True
         event = (ARRIVAL, self.clock(), request.num_prompt_tokens, request.num_preemptions, request.request_id)
         self._calls.append((self._rows.event, event))
 
@@ -93,6 +97,7 @@ class StepBook:
 
     def left(self, kind: int, request: Any, num_output_tokens: int) -> None:
         """A request holds no slot any more, with so much output: it was preempted or aborted."""
+        self._asked.changed = True
         self._partly_prefilled.pop(request.request_id, None)
         event = (kind, self.clock(), num_output_tokens, request.num_preemptions, request.request_id)
         self._calls.append((self._rows.left, event))

@@ -21,8 +21,9 @@ from policies.core import StepCosts
 from policies.online.mixed import Mixed
 from policies.online.orders import Ranked
 from policies.online.threshold import crossover
-from tests.support.batch_models import CHEAP_PREFILL, COSTS, MODELS, Erratic, Watching
+from tests.support.batch_models import CHEAP_PREFILL, COSTS, MODELS, Watching
 from tests.support.contents import tokens_of
+from tests.support.erratic_policy import make_erratic
 from tests.support.oracle import Oracle
 from workloads.core.arrivals import Arrival, Closed, ClosedPhases, Poisson
 from workloads.core.blocks import Blocks
@@ -108,8 +109,7 @@ class Case:
         if self.policy == "in arrival order":
             return Watching(Mixed(Ranked(lambda _: 0)))
         if self.policy in ("erratic", "erratic order"):
-            order = Ranked(lambda waiting: waiting.num_prompt_tokens) if self.policy == "erratic order" else None
-            return Watching(Erratic(int(dict(self.options)["salt"]), order))
+            return Watching(make_erratic(int(dict(self.options)["salt"]), self.policy == "erratic order"))
         return Watching(make_policy(self.policy, dict(self.options), self.limits.slots, self.costs))
 
     def fits(self, row: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from harness.profiles.cost import CostModel
 from harness.profiles.linear import Linear
 from harness.profiles.roofline import Roofline
-from policies.core import DECODE, UNLIMITED, Order, Phase, Policy, PolicyState, StepCosts, StepPlan, View
+from policies.core import Policy, PolicyState, StepCosts, StepPlan, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,38 +52,6 @@ class Telltale:
 
     def parameters(self) -> dict[str, float]:
         return {}
-
-
-class Erratic:
-    """Changes its phase whenever anything changes, in ways that no real policy has, but always goes on."""
-
-    def __init__(self, salt: int, order: Order | None) -> None:
-        self.salt = salt
-        self.told = 0
-        self.order = order
-
-    def plan(self, view: View) -> StepPlan:
-        # The answer must not change while nothing but the KV cache does: the loop does not ask again then.
-        counts = (self.told, view.waiting, view.decoding, view.free_blocks if view.prefilling else 0)
-        rng = random.Random(repr((self.salt, counts)))
-        admit = rng.choice((0, 1, 2, UNLIMITED))
-        if not view.prefilling and view.decoding and rng.random() < 0.3:
-            return DECODE
-        if not view.prefilling and not view.decoding:
-            admit = max(1, admit)
-        return StepPlan(rng.choice((Phase.MIXED, Phase.MIXED, Phase.PREFILL)), admit)
-
-    def on_steps(self, steps: int, decodes: int, running: int, first_tokens: int) -> None:
-        pass
-
-    def on_admit(self, prompt_tokens: int) -> None:
-        self.told += prompt_tokens
-
-    def on_finish(self, output_tokens: int) -> None:
-        self.told += output_tokens
-
-    def state(self) -> PolicyState | None:
-        return None
 
 
 Seen = tuple[tuple[int, ...], list[int], list[int]]

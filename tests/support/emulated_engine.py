@@ -26,15 +26,15 @@ class Replayed:
 
 
 class EmulatedEngine:
-    """One process; `run` replays a job."""
+    """One process of a module that does what `policies.vllm_emulated` does; `run` replays a job."""
 
-    def __init__(self, python: str, folder: Path) -> None:
+    def __init__(self, python: str, folder: Path, module: str = "policies.vllm_emulated") -> None:
         self._folder = folder
         self._jobs = itertools.count()
         self._errors = folder / "stderr.txt"
         with self._errors.open("w") as errors:
             self._process = subprocess.Popen(
-                [python, "-m", "policies.vllm_emulated"],
+                [python, "-m", module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -52,6 +52,10 @@ class Oracle:
         self.steps: list[StepRow] = []
         self.states: list[PolicyState | None] = []
         self.plans: list[StepPlan] = []
+        self.plan = StepPlan(Phase.MIXED, 0)  # the one in force
+        self.state: PolicyState | None = None  # what the policy held to be true when it made that
+        self.again_at = 0  # the step before which it has run out
+        self.changed = True  # something happened since it was made
 
     # What a policy may look at besides the counts.
 
@@ -105,6 +109,7 @@ class Oracle:
             self.clients.follow(row, due)
         else:
             self.queue.append(request)
+            self.changed = True
             if self.policy.order is not None:
                 self.policy.order.push(self.as_waiting(request))
 
@@ -131,9 +136,14 @@ class Oracle:
         self.prefilling = sum(request.prefilling for request in self.running)
         self.decoding = len(self.running) - self.prefilling
         self.free_blocks = self.blocks.unheld
-        plan = self.policy.plan(self)
+        # A policy is asked when its plan has run out, when something changed, and where its order may let one start.
+        if self.changed or len(self.steps) >= self.again_at or (self.policy.order is not None and self.queue):
+            self.plan, self.changed = self.policy.plan(self), False
+            self.again_at = len(self.steps) + self.plan.steps
+            self.state = self.policy.state()
+        plan = self.plan
         self.plans.append(plan)
-        self.states.append(self.policy.state())
+        self.states.append(self.state)
 
         if plan.phase is Phase.MIXED:
             scheduled, preempted = self.continue_running(list(self.running))
@@ -172,6 +182,7 @@ class Oracle:
         (self.running if request in self.running else self.queue).remove(request)
         self.blocks.let_go(request)
         self.ended.append(request)
+        self.changed = True
         self.policy.on_finish(request.output)
         self.clients.follow(request.row, request.done)
 
@@ -234,6 +245,7 @@ class Oracle:
         self.queue.insert(0, request)
         request.computed = 0
         request.preemptions += 1
+        self.changed = True
         if self.policy.order is not None:
             self.policy.order.push_front(self.as_waiting(request))
         self.counts.preemptions += 1
@@ -281,6 +293,7 @@ class Oracle:
             )
         )
         self.counts.steps += 1
+        self.changed = self.changed or bool(prefills)
         self.now = end
         self.policy.on_steps(1, len(decodes), held, len(producing) - len(decodes))
         for request in producing:

@@ -9,7 +9,7 @@ from typing import Any
 from harness.pages.boards import Board, boards_of
 from harness.pages.site import Site
 from harness.published.cache import JsonCache
-from harness.published.corpus import collect
+from harness.published.corpus import collect_corpus
 from tests.support.runfactory import SPEC, write_run
 from tests.support.schedules import Schedule
 
@@ -24,7 +24,7 @@ STARTS = {
 def site_of(results: Path, kept: Path) -> Site:
     """The site of the runs under a directory."""
     cache = JsonCache(kept)
-    corpus = collect(results, cache)
+    corpus = collect_corpus(results, cache)
     assert not corpus.problems
     return Site(corpus, tuple(boards_of(corpus, cache)), cache)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from harness.profiles.kernels.attention import Attention, PureCalls
-from harness.profiles.kernels.calls import MeasuredCalls, digest_of, read_calls
+from harness.profiles.kernels.calls import digest_of, measured_calls
 from harness.profiles.kernels.curves import DECIMALS, Floats
 from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.measured import Measured, embedded
@@ -102,7 +102,7 @@ def build(
     attention: Attention = PureCalls(prefill, decode, law)
     about: dict[str, Any] = {"mixed_call": law.status}
     if calls is not None:
-        attention = measured = MeasuredCalls.of(read_calls(calls), shape.layers)
+        attention = measured = measured_calls(calls, shape.layers)
         about = {"mixed_call": "measured", "attention_calls": calls.name, "attention_sha256": digest_of(calls)}
         about["mixed_calls_used"] = measured.used
     return Kernels(

@@ -7,6 +7,7 @@ A file has a line a call of one layer: `prefill_chunk` new tokens of one prompt 
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import io
 import math
@@ -74,6 +75,20 @@ def digest_of(path: Path) -> str:
     """The sha256 (hex) of a file of calls."""
     with open_regular(path) as stream:
         return hashlib.sha256(stream.read(LARGEST_FILE)).hexdigest()
+
+
+def measured_calls(path: Path, layers: int) -> MeasuredCalls:
+    """Attention from the calls of a file, over so many layers; read once as long as the file stays as it is."""
+    try:
+        state = path.stat()
+    except OSError:
+        return MeasuredCalls.of(read_calls(path), layers)
+    return _measured_calls(path, layers, state.st_mtime_ns, state.st_size)
+
+
+@functools.lru_cache(maxsize=8)
+def _measured_calls(path: Path, layers: int, _changed: int, _size: int) -> MeasuredCalls:
+    return MeasuredCalls.of(read_calls(path), layers)
 
 
 def whole(calls: Calls, axes: list[list[float]]) -> Floats:

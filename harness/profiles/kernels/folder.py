@@ -12,7 +12,7 @@ import numpy as np
 from harness.core.errors import UserError
 from harness.core.text import spelled
 from harness.profiles.kernels.build import MOST_SEQUENCES, MOST_TOKENS, captured
-from harness.profiles.kernels.calls import LARGEST_FILE, MeasuredCalls, read_calls
+from harness.profiles.kernels.calls import LARGEST_FILE, measured_calls
 from harness.profiles.kernels.curves import DECIMALS, Curve
 from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.model import Kernels
@@ -39,7 +39,7 @@ def from_folder(folder: Path, layers: int, host: Host) -> Kernels:
         body += layers * _experts(folder / EXPERTS).at(tokens)
     served = np.arange(1, MOST_SEQUENCES + 1, dtype=np.float64)
     head = np.sum([curve.at(served) for curve in sequences.values()], axis=0)
-    attention = MeasuredCalls.of(read_calls(folder / ATTENTION), layers)
+    attention = measured_calls(folder / ATTENTION, layers)
     return Kernels(
         body=[0.0, *np.round(body, DECIMALS).tolist()],
         head=[0.0, *np.round(head, DECIMALS).tolist()],

@@ -20,7 +20,7 @@ from harness.pages.build import MARK, build
 from harness.pages.numbers import change, number, seconds
 from harness.pages.render import Writer
 from harness.published.cache import JsonCache
-from harness.published.corpus import LARGEST_JSON, collect
+from harness.published.corpus import LARGEST_JSON, collect_corpus
 from tests.support.runfactory import SPEC, toy_run, write_run, write_toy
 
 
@@ -175,7 +175,7 @@ SPOILT = {
 def test_a_run_that_cannot_be_trusted_is_named_and_left_out(tmp_path: Path, how: str) -> None:
     bad, _ = write_some(tmp_path / "results")
     spoil(bad, how)
-    corpus = collect(tmp_path / "results", JsonCache(tmp_path / "kept"))
+    corpus = collect_corpus(tmp_path / "results", JsonCache(tmp_path / "kept"))
     assert [entry.run.spec.policy for entry in corpus.runs] == ["eb"]
     (problem,) = corpus.problems
     assert "/v1/" in problem.where
@@ -187,7 +187,7 @@ def test_links_that_leave_results_are_named_and_not_followed(tmp_path: Path) -> 
     write_some(tmp_path / "elsewhere")
     (tmp_path / "results").mkdir()
     (tmp_path / "results/linked").symlink_to(tmp_path / "elsewhere")
-    corpus = collect(tmp_path / "results", JsonCache(tmp_path / "kept"))
+    corpus = collect_corpus(tmp_path / "results", JsonCache(tmp_path / "kept"))
     assert corpus.runs == ()
     assert [(one.where, "link" in one.why) for one in corpus.problems] == [("linked", True)]
 
@@ -195,7 +195,7 @@ def test_links_that_leave_results_are_named_and_not_followed(tmp_path: Path) -> 
 def test_a_run_that_lies_there_twice_is_shown_once(tmp_path: Path) -> None:
     run, _ = write_some(tmp_path / "results")
     shutil.copytree(run, tmp_path / "results/again" / run.name)
-    corpus = collect(tmp_path / "results", JsonCache(tmp_path / "kept"))
+    corpus = collect_corpus(tmp_path / "results", JsonCache(tmp_path / "kept"))
     assert len(corpus.runs) == 2
     assert [one.why.partition(" again/")[0] for one in corpus.problems] == ["the same run as"]
 
@@ -209,7 +209,7 @@ def test_processes_keep_what_one_alone_would(tmp_path: Path, monkeypatch: pytest
     found = {}
     for jobs in (1, 2):
         cache = JsonCache(tmp_path / f"kept-{jobs}")
-        collect(tmp_path / "results", cache, partial(parallel.compute, cache=cache, jobs=jobs))
+        collect_corpus(tmp_path / "results", cache, partial(parallel.compute, cache=cache, jobs=jobs))
         found[jobs] = {path.name: path.read_bytes() for path in cache.root.rglob("*.json")}
     assert found[1] == found[2]
     assert len(found[1]) == 6

@@ -35,7 +35,7 @@ def test_any_fault_of_one_runs_files_is_a_line_that_names_it(run: Path, monkeypa
     monkeypatch.setattr("harness.published.corpus.examine", broken)
     told = f"{run.relative_to(run.parents[4])}: cannot be read: ValueError first line"
     assert problem_lines(run) == [told]
-    found = corpus.collect(run.parents[4], JsonCache(Path(os.devnull)))
+    found = corpus.collect_corpus(run.parents[4], JsonCache(Path(os.devnull)))
     assert [f"{one.where}: {one.why}" for one in found.problems] == [told]
 
 
