@@ -10,7 +10,7 @@ from workloads import loaders
 from workloads.core import options
 from workloads.core.errors import WorkloadError
 from workloads.core.options import Option
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.core.trace import Trace
 from workloads.datasets import longbench, real, sharegpt
 from workloads.datasets.conversations import LMSYS, NUMINAMATH, WILDCHAT
@@ -200,7 +200,7 @@ def _drift_of(kind: str) -> WorkloadEntry:
     name = f"{DRIFT}:{kind}"
     if name not in CATALOG:
         drifts = [known.partition(":")[2] for known in CATALOG if known.startswith(f"{DRIFT}:")]
-        why = f"no drift {shown(kind, 60)!r}{options.suggest(kind, drifts)}" if kind else "drift needs a name"
+        why = f"no drift {spelled(kind, 60)!r}{options.suggest(kind, drifts)}" if kind else "drift needs a name"
         raise WorkloadError(f"{why}: write drift:NAME,option=…; known are {', '.join(drifts)}")
     return CATALOG[name]
 

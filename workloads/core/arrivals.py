@@ -11,7 +11,7 @@ from typing import Any
 from workloads.core import options
 from workloads.core.errors import WorkloadError
 from workloads.core.options import Option
-from workloads.core.reading import brief, shown
+from workloads.core.reading import shown, spelled
 
 MOST_PER_S = 1e6
 # 104 days: beyond them float64 seconds no longer tell nanoseconds apart.
@@ -168,9 +168,9 @@ def _numbers(text: str, name: str, value: str) -> tuple[float, ...]:
     try:
         numbers = tuple(float(part) for part in value.split("/"))
     except ValueError:
-        raise WorkloadError(f"arrival {text}: {name}={shown(value, 60)} is not a list such as 5/50/5") from None
+        raise WorkloadError(f"arrival {text}: {name}={spelled(value, 60)} is not a list such as 5/50/5") from None
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
-        raise WorkloadError(f"arrival {text}: {name}={shown(value, 60)} has a value that is negative or not finite")
+        raise WorkloadError(f"arrival {text}: {name}={spelled(value, 60)} has a value that is negative or not finite")
     return numbers
 
 
@@ -179,9 +179,11 @@ def _whole_numbers(text: str, name: str, value: str) -> tuple[int, ...]:
     try:
         numbers = tuple(int(part) for part in value.split("/"))
     except ValueError:
-        raise WorkloadError(f"arrival {text}: {name}={shown(value, 60)} is no list of whole numbers, 32/512") from None
+        raise WorkloadError(
+            f"arrival {text}: {name}={spelled(value, 60)} is no list of whole numbers, 32/512"
+        ) from None
     if not all(1 <= number <= options.LARGEST for number in numbers):
-        raise WorkloadError(f"arrival {text}: {name}={shown(value, 60)}: each must be 1 to {options.LARGEST}")
+        raise WorkloadError(f"arrival {text}: {name}={spelled(value, 60)}: each must be 1 to {options.LARGEST}")
     return numbers
 
 
@@ -192,7 +194,7 @@ def _closed(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> C
 
 
 def _closed_phases(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> ClosedPhases:
-    text = shown(text, 120)
+    text = spelled(text, 120)
     levels = _whole_numbers(text, "concurrency", values["concurrency"])
     requests = _whole_numbers(text, "requests", values["requests"])
     if len(levels) != len(requests):
@@ -224,18 +226,18 @@ def _gamma(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> Ga
 
 
 def _from_trace(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> FromTrace:
-    return FromTrace(_positive(shown(text, 120), "scale", values["scale"], LARGEST_SCALE))
+    return FromTrace(_positive(spelled(text, 120), "scale", values["scale"], LARGEST_SCALE))
 
 
 def _ramp(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> Ramp:
-    text = shown(text, 120)
+    text = spelled(text, 120)
     start = _bounded(text, "from", values["from"], MOST_PER_S)
     end = _positive(text, "to", values["to"], MOST_PER_S)
     return Ramp(start, end, _positive(text, "seconds", values["seconds"], LONGEST_S))
 
 
 def _phases(text: str, values: Mapping[str, Any], given: Mapping[str, str]) -> Phases:
-    text = shown(text, 120)
+    text = spelled(text, 120)
     rates, seconds = _numbers(text, "rates", values["rates"]), _numbers(text, "seconds", values["seconds"])
     if len(rates) != len(seconds):
         raise WorkloadError(f"arrival {text}: {len(rates)} rates and {len(seconds)} seconds: give one of each a phase")
@@ -279,15 +281,15 @@ def parse_arrival(text: str, *, rate: float | None = None, concurrency: int | No
     name, given = options.split(text)
     if name not in ARRIVALS:
         near = options.suggest(name, ARRIVALS)
-        raise WorkloadError(f"unknown arrival {brief(name)}{near}: known are {', '.join(ARRIVALS)}")
+        raise WorkloadError(f"unknown arrival {shown(name)}{near}: known are {', '.join(ARRIVALS)}")
     given = _with_apart(text, name, given, {"rate": rate, "concurrency": concurrency})
     if given.get("rate", "").strip().lower().lstrip("+") in ("inf", "infinity"):
-        raise WorkloadError(f"arrival {shown(text, 120)}: no rate is endless: --arrival offline sends all at once")
+        raise WorkloadError(f"arrival {spelled(text, 120)}: no rate is endless: --arrival offline sends all at once")
     values = options.read(f"arrival {name}", ARRIVALS[name], given)
     if "rate" in values:
         if "rate" not in given:
             raise WorkloadError(f"arrival {text} needs a rate in requests per second: give --rate, such as --rate 20")
-        _positive(shown(text, 120), "rate", values["rate"], MOST_PER_S)
+        _positive(spelled(text, 120), "rate", values["rate"], MOST_PER_S)
     return _MAKERS[name](text, values, given)
 
 

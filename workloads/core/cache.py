@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import open_regular, shown
+from workloads.core.reading import open_regular, spelled
 from workloads.core.trace import Ints
 
 # Raise it when the meaning of what is stored changes: older files are then never read.
@@ -70,7 +70,7 @@ def file_digest(path: Path) -> str:
         try:
             return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            raise WorkloadError(f"{shown(path)}: cannot be read: {error.strerror}") from None
+            raise WorkloadError(f"{spelled(path)}: cannot be read: {error.strerror}") from None
 
 
 def large_file_digest(path: Path) -> str:
@@ -110,7 +110,7 @@ def write_atomic(path: Path, content: bytes) -> str | None:
         if temporary:
             with contextlib.suppress(OSError):
                 Path(temporary).unlink()
-        return f"{shown(path)} could not be written ({error.strerror}): the next run counts again; set BENCH_CACHE"
+        return f"{spelled(path)} could not be written ({error.strerror}): the next run counts again; set BENCH_CACHE"
     return None
 
 
@@ -149,7 +149,7 @@ def load(path: Path, names: tuple[str, ...]) -> tuple[dict[str, Ints], dict[str,
         whole = kind == np.int64 and len(shape) == 1
         if whole and (meta["key"], meta["columns"]) == (path.stem, _digest(columns)):
             return columns, meta
-    return f"{shown(path)} was corrupt: counted again and written anew"
+    return f"{spelled(path)} was corrupt: counted again and written anew"
 
 
 def _digest(columns: dict[str, Ints]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import brief, shown
+from workloads.core.reading import shown, spelled
 
 LARGEST = 10**9
 # Options whose values are paths.
@@ -119,7 +119,7 @@ def _unquoted(value: str) -> str:
 
 
 def _number(where: str, option: Option, given: str) -> int | float:
-    text = shown(given, 40)
+    text = spelled(given, 40)
     try:
         value = int(given) if option.type is int else float(given)
     except ValueError:
@@ -137,14 +137,14 @@ def _number(where: str, option: Option, given: str) -> int | float:
 def _value(where: str, option: Option, text: str) -> Any:
     if option.type is bool:
         if text.lower() not in _TRUE + _FALSE:
-            raise WorkloadError(f"{where}: {option.name}={shown(text, 40)} is neither true nor false")
+            raise WorkloadError(f"{where}: {option.name}={spelled(text, 40)} is neither true nor false")
         return text.lower() in _TRUE
     if option.type in (int, float):
         return _number(where, option, text)
     if option.choices and text not in option.choices:
         listed = ", ".join(choice for choice in option.choices if choice)
         raise WorkloadError(
-            f"{where}: {option.name}={shown(text, 40)} is unknown{suggest(text, option.choices)}: it is one of {listed}"
+            f"{where}: {option.name}={spelled(text, 40)} is unknown{suggest(text, option.choices)}: it is one of {listed}"
         )
     return text
 
@@ -159,10 +159,10 @@ def read(where: str, known: tuple[Option, ...], given: Mapping[str, str]) -> dic
     for key in given:
         if key not in names:
             if "path" not in given and any(option.name == "path" and option.default is None for option in known):
-                named = shown(f"{key}={given[key]}", 120)
-                raise WorkloadError(f"{where}: no file {named} is there, and no option {brief(key)}: name the file")
+                named = spelled(f"{key}={given[key]}", 120)
+                raise WorkloadError(f"{where}: no file {named} is there, and no option {shown(key)}: name the file")
             listed = f"its options are {', '.join(names)}" if names else "it has no options"
-            raise WorkloadError(f"{where} has no option {brief(key)}{suggest(key, names)}: {listed}")
+            raise WorkloadError(f"{where} has no option {shown(key)}{suggest(key, names)}: {listed}")
     values: dict[str, Any] = {}
     for option in known:
         values[option.name] = option.default

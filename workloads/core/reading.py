@@ -16,16 +16,16 @@ def one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
-def shown(name: object, longest: int = 300) -> str:
+def spelled(name: object, longest: int = 300) -> str:
     """A name on one line, the end cut off where it is longer than `longest` characters."""
     text = one_line(str(name))
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def brief(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value read from a file as an error can hold it: on one line, at most 60 characters."""
     try:
-        return shown(repr(value), 60)
+        return spelled(repr(value), 60)
     except (ValueError, RecursionError):
         return "a value too long to show"
 
@@ -38,7 +38,7 @@ def open_regular(path: Path) -> BufferedReader:
             return path.open("rb")
         why = "not a regular file: save what it gives in one first"
     except FileNotFoundError:
-        raise WorkloadError(f"{shown(path)}: no such file") from None
+        raise WorkloadError(f"{spelled(path)}: no such file") from None
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    raise WorkloadError(f"{shown(path)}: cannot be read: {why}")
+    raise WorkloadError(f"{spelled(path)}: cannot be read: {why}")

@@ -29,7 +29,7 @@ from workloads.core.arrivals import (
     parse_arrival,
 )
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.core.seeds import generator
 from workloads.core.sessions import turns_of
 from workloads.core.trace import UNIT_QUESTION, Floats, Ints, Trace
@@ -183,7 +183,7 @@ def schedule(arrival: Arrival, trace: Trace, seed: int, think_s: float | None = 
         _check_sessions(arrival, trace)
     if isinstance(arrival, ClosedPhases) and arrival.first_rows[-1] >= len(trace):
         raise WorkloadError(
-            f"arrival {shown(arrival.canonical, 120)}: the last phase begins after {arrival.first_rows[-1]} requests, "
+            f"arrival {spelled(arrival.canonical, 120)}: the last phase begins after {arrival.first_rows[-1]} requests, "
             f"and the trace has {len(trace)}: replay more, or give the phases fewer requests"
         )
     if isinstance(arrival, Closed | ClosedPhases):
@@ -195,7 +195,7 @@ def schedule(arrival: Arrival, trace: Trace, seed: int, think_s: float | None = 
     if not due_s[-1] <= LONGEST_S:
         remedy = "lower the scale" if isinstance(arrival, FromTrace) else "raise the rate"
         raise WorkloadError(
-            f"arrival {shown(arrival.canonical, 120)}: the last request is due in {due_s[-1]:.3g} s; a schedule has at "
+            f"arrival {spelled(arrival.canonical, 120)}: the last request is due in {due_s[-1]:.3g} s; a schedule has at "
             f"most {LONGEST_S:g} s: {remedy}, or replay fewer requests"
         )
     return Stream(trace, arrival, np.rint(due_s * 1e9).astype(np.int64), think_ns)

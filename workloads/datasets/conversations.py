@@ -19,7 +19,7 @@ import numpy as np
 
 from workloads.core import cache
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.core.trace import Ints, Trace
 from workloads.datasets import parquet
 from workloads.datasets.chat import ChatPair, pairs_of
@@ -129,7 +129,7 @@ def _from_parquet(path: Path, form: ChatForm) -> Iterator[Conversation]:
         listed = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
         if not (listed and pa.types.is_struct(column.type.value_type)):
             raise WorkloadError(
-                f"{shown(path)}: column {form.column} is {shown(column.type, 80)}, not a list of turns (role, content)"
+                f"{spelled(path)}: column {form.column} is {spelled(column.type, 80)}, not a list of turns (role, content)"
             )
         turns = column.flatten()
         field = turns.type.get_field_index
@@ -152,7 +152,7 @@ def _from_json(path: Path, form: ChatForm) -> Iterator[Conversation]:
             if number == 0:
                 keys = "it is no object"
                 if isinstance(value, dict):
-                    keys = f"found are {', '.join(shown(key, 40) for key in [*value][:20]) or 'none'}"
+                    keys = f"found are {', '.join(spelled(key, 40) for key in [*value][:20]) or 'none'}"
                 raise WorkloadError(f"{row.where}: no list {form.column}: {keys}; is it the right data set?")
             yield Conversation(None, [], [], None, f"record without a list {form.column}")
             continue
@@ -272,7 +272,7 @@ def load(
         rows = _rows(shards, form, part, reading, allow_truncated)
         table = drop_empty(count_rows(rows, build(content, tokenizer or model, before), len(KEPT)), 3, reading)
         if not len(table):
-            where = shown(shards.files[0]) if len(shards.files) == 1 else f"{len(shards.files)} files"
+            where = spelled(shards.files[0]) if len(shards.files) == 1 else f"{len(shards.files)} files"
             raise WorkloadError(f"{where}: no pair of turns to replay (skipped: {dict(reading.skipped)})")
         return dict(zip(KEPT, np.ascontiguousarray(table.T), strict=True)), {"source": reading.as_source()}
 

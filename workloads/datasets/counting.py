@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from workloads.core import cache
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.core.trace import Ints
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def counted(
     notices: list[str | None] = [cache.homeless()]
     stored = cache.load(kept, names)
     if isinstance(stored, tuple) and not usable(*stored):
-        stored = f"{shown(kept)} was corrupt: counted again and written anew"
+        stored = f"{spelled(kept)} was corrupt: counted again and written anew"
     if isinstance(stored, tuple):
         columns, meta = stored
     else:

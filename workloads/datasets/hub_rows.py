@@ -19,7 +19,7 @@ from typing import Any
 from workloads.core import cache
 from workloads.core.errors import WorkloadError
 from workloads.core.options import suggest
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.datasets import kept_rows
 from workloads.datasets.kept_rows import RowsKey
 from workloads.datasets.shards import Layout, Shards, choose, missing
@@ -64,9 +64,9 @@ class HubData:
         files = f"{self.name}:path=FOLDER"
         alone = f"use {self.name} without hf and source for the lengths that travel along"
         other = f"download it elsewhere and give {files}, or {alone}"
-        revision = f" at {shown(self.revision, 60)}" if self.revision else ""
+        revision = f" at {spelled(self.revision, 60)}" if self.revision else ""
         source = "with datasets" if self.folder else "from the hub"
-        return WorkloadError(f"cannot load {shown(self.id, 120)}{revision} {source} ({why}): {remedy or other}")
+        return WorkloadError(f"cannot load {spelled(self.id, 120)}{revision} {source} ({why}): {remedy or other}")
 
 
 def asked(name: str, hf: str, config: str, split: str, rows: int, streaming: bool) -> HubData:
@@ -74,10 +74,10 @@ def asked(name: str, hf: str, config: str, split: str, rows: int, streaming: boo
     id_, _, revision = (hf, "", "") if hf.startswith((".", "/", "~")) else hf.partition("@")
     data = HubData(name, id_, revision, config, split, rows, streaming)
     if data.folder is None and not _ID.fullmatch(id_):
-        raise WorkloadError(f"{name}: hf={shown(hf, 120)} is no data set's id (OWNER/NAME) and no folder (./FOLDER)")
+        raise WorkloadError(f"{name}: hf={spelled(hf, 120)} is no data set's id (OWNER/NAME) and no folder (./FOLDER)")
     if data.folder is not None and not data.folder.is_dir():
         raise WorkloadError(
-            f"{name}: hf={shown(hf, 120)}: no such folder: give a folder, or an id of the hub (OWNER/NAME)"
+            f"{name}: hf={spelled(hf, 120)}: no such folder: give a folder, or an id of the hub (OWNER/NAME)"
         )
     return data
 
@@ -104,10 +104,10 @@ def take(data: HubData, layout: Layout) -> Shards:
         published = hub.ask(data.id, data.revision)
     except hub.HubRefusal as refusal:
         found = kept(data.revision)
-        notice = f"{shown(data.id)}: {refusal}: what bench's cache holds of it is read"
+        notice = f"{spelled(data.id)}: {refusal}: what bench's cache holds of it is read"
         if found is None and data.plain:
             found = _cached_files(data, data.revision, None, layout)
-            notice = f"{shown(data.id)}: {refusal}: what the Hugging Face cache holds of it is read"
+            notice = f"{spelled(data.id)}: {refusal}: what the Hugging Face cache holds of it is read"
         if found is None:
             near = suggest(data.id, layout.ids) if refusal.unknown and data.id not in layout.ids else ""
             raise data.refused(refusal.with_cache() + near) from None
@@ -125,15 +125,15 @@ def _cached_files(data: HubData, revision: str, names: tuple[str, ...] | None, l
         return None
     held = _names(folder)
     try:
-        files = choose(layout.fitting(list(names) if names is not None else held), f"{shown(data.id)} on the hub")
+        files = choose(layout.fitting(list(names) if names is not None else held), f"{spelled(data.id)} on the hub")
     except WorkloadError:
         # Nothing of it that is data; what the hub has may still be more than files can tell.
         return None
     if not set(files) <= set(held):
         return None
     # The hub's cache keeps files under their revision: …/snapshots/REVISION/FILE.
-    origin = {"hub": shown(data.id), "revision": folder.name}
-    return Shards(tuple(folder / file for file in files), origin, tuple(missing(files, shown(data.id))))
+    origin = {"hub": spelled(data.id), "revision": folder.name}
+    return Shards(tuple(folder / file for file in files), origin, tuple(missing(files, spelled(data.id))))
 
 
 def _published(data: HubData, published: hub.Published, layout: Layout) -> Shards:
@@ -142,7 +142,7 @@ def _published(data: HubData, published: hub.Published, layout: Layout) -> Shard
     if script in published.names:
         alone = "" if data.plain else " without config, split and rows"
         raise data.refused(
-            f"it is a script, {shown(script)}, which datasets runs no more",
+            f"it is a script, {spelled(script)}, which datasets runs no more",
             f"fetch its files with `hf download {data.id} --repo-type dataset` and run this again{alone}, "
             f"or give {data.name}:path=FOLDER of its parquet export",
         )
@@ -194,7 +194,7 @@ def _fetch(data: HubData, target: str, revision: str, names: list[str], layout: 
     own = [name for name in names if layout.files and layout.files.search(name)]
     if own:
         given["data_files"] = {"train": own}
-    where = shown(data.id, 120)
+    where = spelled(data.id, 120)
     try:
         builder = library.load_dataset_builder(target, data.config or None, **given)
         streams = builder.as_streaming_dataset()
@@ -225,12 +225,12 @@ def _fetch(data: HubData, target: str, revision: str, names: list[str], layout: 
 
 def _split(data: HubData, splits: list[str]) -> str:
     """The split asked for; by default train, or the only one."""
-    listed = ", ".join(shown(split, 40) for split in splits)
+    listed = ", ".join(spelled(split, 40) for split in splits)
     if data.split in splits:
         return data.split
     if data.split:
         near = suggest(data.split, splits)
-        raise data.refused(f"it has no split {shown(data.split, 40)}{near}", f"its splits are {listed}")
+        raise data.refused(f"it has no split {spelled(data.split, 40)}{near}", f"its splits are {listed}")
     if "train" in splits or len(splits) == 1:
         return "train" if "train" in splits else splits[0]
     raise data.refused("it has several splits, none of them train", f"give split=… of {listed}")
@@ -255,10 +255,10 @@ def _unopened(error: Exception, library: Any, data: HubData, target: str, given:
         names = library.get_dataset_config_names(target, **given)
     except Exception:
         return _unread(error, data)
-    listed = ", ".join(shown(name, 40) for name in names[:30])
+    listed = ", ".join(spelled(name, 40) for name in names[:30])
     if data.config and data.config not in names:
         near = suggest(data.config, names)
-        return data.refused(f"it has no config {shown(data.config, 40)}{near}", f"its configs are {listed}")
+        return data.refused(f"it has no config {spelled(data.config, 40)}{near}", f"its configs are {listed}")
     if not data.config and len(names) > 1:
         return data.refused("it has several configs", f"give config=… of {listed}")
     return _unread(error, data)
@@ -280,5 +280,5 @@ def _unread(error: BaseException, data: HubData) -> WorkloadError:
     if "scripts are no longer supported" in str(error):
         return data.refused("it is a script, which datasets runs no more", f"give {data.name}:path=FOLDER of its files")
     first = str(last).strip().splitlines()[0] if str(last).strip() else "no reason given"
-    why = f"datasets: {type(last).__name__}: {shown(first, 160)}"
+    why = f"datasets: {type(last).__name__}: {spelled(first, 160)}"
     return data.refused(why, f"give {data.name}:path=FILE of it, for bench's own reader")

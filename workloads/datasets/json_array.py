@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import open_regular, shown
+from workloads.core.reading import open_regular, spelled
 
 READ_BYTES = 1 << 20
 LONGEST_RECORD = 64 << 20
@@ -33,7 +33,7 @@ class TruncatedFileError(WorkloadError):
 
     def __init__(self, path: Path | str, last_whole_record: int, byte: int) -> None:
         super().__init__(
-            f"{shown(path)}: the file is cut off: its last whole record is number {last_whole_record}, "
+            f"{spelled(path)}: the file is cut off: its last whole record is number {last_whole_record}, "
             f"which ends at byte {byte}; fetch it again, or take what is whole with allow_truncated=true"
         )
         self.last_whole_record = last_whole_record
@@ -134,7 +134,7 @@ def read_open_array(file: BinaryIO, path: Path | str) -> Iterator[ArrayRecord]:
 
 def _corrupt(path: Path | str, what: str, byte: int, number: int) -> WorkloadError:
     return WorkloadError(
-        f"{shown(path)}: corrupt at byte {byte}, in or after record {number + 1}: {shown(what)}; fetch it again"
+        f"{spelled(path)}: corrupt at byte {byte}, in or after record {number + 1}: {spelled(what)}; fetch it again"
     )
 
 
@@ -145,9 +145,9 @@ def _enter_array(window: _Window, path: Path | str) -> None:
         window.step(1)
     first = window.peek()
     if not first:
-        raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
+        raise WorkloadError(f"{spelled(path)} is empty: nothing to replay")
     if first != "[":
-        raise WorkloadError(f"{shown(path)}: not a JSON array: byte {window.byte} is {first!r}, not '['")
+        raise WorkloadError(f"{spelled(path)}: not a JSON array: byte {window.byte} is {first!r}, not '['")
     window.step(window.at + 1)
 
 

@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple
 import orjson
 
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import open_regular, shown
+from workloads.core.reading import open_regular, spelled
 from workloads.datasets.json_array import LONGEST_RECORD, TruncatedFileError, read_open_array
 
 _FETCH = "fetch it again"
@@ -39,7 +39,7 @@ def _parsed(line: bytes, where: str) -> Any:
     except json.JSONDecodeError as error:
         raise WorkloadError(f"{where}: not JSON ({error.msg}): it must be one JSON object a line; {_FETCH}") from None
     except (ValueError, RecursionError) as error:
-        raise WorkloadError(f"{where}: cannot be read ({shown(error, 80)}); {_FETCH}") from None
+        raise WorkloadError(f"{where}: cannot be read ({spelled(error, 80)}); {_FETCH}") from None
 
 
 def _lines(file: IO[bytes], name: str) -> Iterator[tuple[Any, int]]:
@@ -79,11 +79,11 @@ def _members(path: Path, keep: Iterable[str]) -> Iterator[tuple[zipfile.ZipFile,
         try:
             archive = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, OSError, ValueError) as error:
-            raise WorkloadError(f"{shown(path)}: not a zip, or cut off ({shown(error, 80)}): {_FETCH}") from None
+            raise WorkloadError(f"{spelled(path)}: not a zip, or cut off ({spelled(error, 80)}): {_FETCH}") from None
         endings = tuple(keep)
         members = [member for member in archive.infolist() if _is_data(member.filename, endings)]
         if not members:
-            raise WorkloadError(f"{shown(path)}: no {' or '.join(endings)} file in the zip")
+            raise WorkloadError(f"{spelled(path)}: no {' or '.join(endings)} file in the zip")
         for member in sorted(members, key=lambda member: member.filename):
             yield archive, member
 
@@ -101,20 +101,20 @@ def read_json(path: Path, only: frozenset[str] = frozenset()) -> Iterator[JsonRo
     """
     if path.suffix.lower() != ".zip":
         with open_regular(path) as file:
-            for value, number in _values(file, shown(path)):
-                yield JsonRow(value, f"{shown(path)}, row {number}", path.stem, number)
+            for value, number in _values(file, spelled(path)):
+                yield JsonRow(value, f"{spelled(path)}, row {number}", path.stem, number)
         return
     for archive, member in _members(path, (".jsonl", ".json")):
         stem = Path(member.filename).stem
         if only and stem not in only:
             continue
-        name = f"{shown(path)}: {shown(member.filename)}"
+        name = f"{spelled(path)}: {spelled(member.filename)}"
         try:
             with archive.open(member) as inside:
                 for value, number in _values(inside, name):
                     yield JsonRow(value, f"{name}, row {number}", stem, number)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-            raise WorkloadError(f"{name}: corrupt in the zip ({shown(error, 80)}): {_FETCH}") from None
+            raise WorkloadError(f"{name}: corrupt in the zip ({spelled(error, 80)}): {_FETCH}") from None
 
 
 def stems(path: Path) -> list[str]:

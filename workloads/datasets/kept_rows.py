@@ -22,7 +22,7 @@ from typing import Any
 
 from workloads.core import cache
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.datasets.shards import Layout, Shards
 
 # Raise it when the meaning of what is stored changes: older rows are then never read.
@@ -96,7 +96,7 @@ def keep(key: RowsKey, resolved: RowsKey, tables: Iterable[Any], origin: Mapping
         temporary = Path(tempfile.mkdtemp(dir=_folder(), prefix="unfinished-"))
         parts, rows = _write(temporary, resolved, tables, where)
         if not rows:
-            raise WorkloadError(f"{where}: split {shown(resolved.split, 40)} has no rows")
+            raise WorkloadError(f"{where}: split {spelled(resolved.split, 40)} has no rows")
         kept = {
             "files": {str(part.relative_to(temporary)): cache.file_digest(part) for part in parts},
             "origin": {**origin, "rows": rows},
@@ -110,7 +110,7 @@ def keep(key: RowsKey, resolved: RowsKey, tables: Iterable[Any], origin: Mapping
             _rename(temporary, folder)
     except OSError as error:
         raise WorkloadError(
-            f"{where}: {shown(_folder())} cannot be written ({error.strerror or error}): set BENCH_CACHE=FOLDER to "
+            f"{where}: {spelled(_folder())} cannot be written ({error.strerror or error}): set BENCH_CACHE=FOLDER to "
             "another place, or take fewer rows with rows=N"
         ) from None
     finally:
@@ -120,7 +120,7 @@ def keep(key: RowsKey, resolved: RowsKey, tables: Iterable[Any], origin: Mapping
         cache.write_atomic(_pointer(asked), json.dumps({"rows": resolved.name()}).encode())
     found = _load(folder.name)
     assert found is not None
-    notices = (f"{shown(folder)} was damaged: its rows were fetched again",) if damaged else ()
+    notices = (f"{spelled(folder)} was damaged: its rows were fetched again",) if damaged else ()
     return Shards(found.files, found.origin, notices)
 
 
@@ -163,7 +163,7 @@ def present(layout: Layout, names: Iterable[str], where: str) -> list[str]:
     if turns and not set(turns) & set(names):
         lacking = turns
     if lacking:
-        listed = ", ".join(shown(name, 40) for name in names[:20]) or "none"
+        listed = ", ".join(spelled(name, 40) for name in names[:20]) or "none"
         raise WorkloadError(f"{where}: no column {' or '.join(lacking)}: found are {listed}; is it the right data set?")
     return [name for name in names if name in wanted]
 
@@ -198,7 +198,7 @@ def _check_text(field: Any, path: str, where: str) -> None:
 
     if pa.types.is_timestamp(field.type) and field.name != "timestamp":
         raise WorkloadError(
-            f"{where}: {shown(path, 80)} was read as times, not as text, because all of it looks like times: "
+            f"{where}: {spelled(path, 80)} was read as times, not as text, because all of it looks like times: "
             "give path=FILE, whose reader takes text for text"
         )
     for i in range(field.type.num_fields):

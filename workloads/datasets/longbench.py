@@ -18,7 +18,7 @@ import numpy as np
 
 from workloads.core import cache
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.core.seeds import generator
 from workloads.core.trace import Ints, Trace
 from workloads.datasets import parquet
@@ -68,7 +68,7 @@ def _version(path: Path, where: str, keys: list[str]) -> str:
     for data_set, needed in ((V2, _V2_KEYS), (V1, _V1_KEYS)):
         if set(needed) <= set(keys):
             return data_set
-    listed = ", ".join(shown(key, 40) for key in keys[:20]) or "none"
+    listed = ", ".join(spelled(key, 40) for key in keys[:20]) or "none"
     raise WorkloadError(
         f"{where}: neither LongBench v1 ({', '.join(_V1_KEYS)}) nor v2 ({', '.join(_V2_KEYS)}): found are {listed}"
     )
@@ -101,12 +101,16 @@ LongBenchRecord = tuple[str, dict[str, Any] | None, str]
 
 def _from_parquet(path: Path) -> Iterator[LongBenchRecord]:
     names = parquet.column_names(path)
-    data_set = _version(path, shown(path), names)
+    data_set = _version(path, spelled(path), names)
     keys = _V2_KEYS if data_set == V2 else _V1_KEYS
     for first, batch in parquet.read_batches(path, dict.fromkeys((*keys, "_id?"), ()), 16):
         columns = {name: parquet.strings(batch.column(name)) for name in batch.schema.names}
         for i in range(batch.num_rows):
-            yield data_set, {name: values[i] for name, values in columns.items()}, f"{shown(path)}, row {first + i + 1}"
+            yield (
+                data_set,
+                {name: values[i] for name, values in columns.items()},
+                f"{spelled(path)}, row {first + i + 1}",
+            )
 
 
 def _from_json(path: Path, only: frozenset[str]) -> Iterator[LongBenchRecord]:
@@ -173,7 +177,7 @@ def _chosen(shards: Shards, tasks: str) -> tuple[Shards, frozenset[str]]:
     wanted = frozenset(tasks.split("/") if tasks else [task for task in names if not task.endswith("_e")] or names)
     unknown = sorted(wanted - set(names))
     if unknown:
-        raise WorkloadError(f"longbench: there is no task {shown(unknown[0], 40)}: found are {', '.join(names)}")
+        raise WorkloadError(f"longbench: there is no task {spelled(unknown[0], 40)}: found are {', '.join(names)}")
     files = tuple(dict.fromkeys(path for path, task in task_of if task in wanted))
     return dataclasses.replace(shards, files=files), wanted
 
@@ -247,7 +251,7 @@ def load(
         table = drop_empty(count_rows(rows, build(content, tokenizer or model, before), len(KEPT) + 1), 2, reading)
         if not len(table):
             raise WorkloadError(
-                f"{shown(shards.files[0].name)}: no record with context, question and answer "
+                f"{spelled(shards.files[0].name)}: no record with context, question and answer "
                 f"(skipped: {dict(reading.skipped)})"
             )
         record, version, *lengths = np.ascontiguousarray(table.T)

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import open_regular, shown
+from workloads.core.reading import open_regular, spelled
 
 BATCH_ROWS = 1024
 _FETCH = "fetch it again"
 
 
 def _listed(names: list[str]) -> str:
-    first = ", ".join(shown(name, 40) for name in names[:20])
+    first = ", ".join(spelled(name, 40) for name in names[:20])
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return f"found are {first}{more}"
 
@@ -34,7 +34,7 @@ def _leaves(path: Path, paths: list[str], wanted: Mapping[str, tuple[str, ...]])
             if column.endswith("?"):
                 continue
             names = list(dict.fromkeys(leaf[0] for leaf in all_leaves))
-            raise WorkloadError(f"{shown(path)}: no column {name}: {_listed(names)}; is it the right data set?")
+            raise WorkloadError(f"{spelled(path)}: no column {name}: {_listed(names)}; is it the right data set?")
         if not fields:
             chosen += leaves
         for field in fields:
@@ -48,7 +48,7 @@ def _leaves_of_field(path: Path, column: str, leaves: list[list[str]], field: st
     chosen = [leaf for leaf in leaves if len(leaf) == depth > 1 and leaf[-1] == field.removesuffix("?")]
     if not chosen and not field.endswith("?"):
         names = list(dict.fromkeys(leaf[-1] for leaf in leaves))
-        raise WorkloadError(f"{shown(path)}: column {column} has no field {field}: {_listed(names)}")
+        raise WorkloadError(f"{spelled(path)}: column {column} has no field {field}: {_listed(names)}")
     return chosen
 
 
@@ -60,7 +60,7 @@ def _opened(file: BufferedReader, path: Path) -> Any:
         # A buffer of a megabyte a column: without it whole column chunks would be held.
         return ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
-        raise WorkloadError(f"{shown(path)}: no parquet, or cut off ({_first(error)}): {_FETCH}") from None
+        raise WorkloadError(f"{spelled(path)}: no parquet, or cut off ({_first(error)}): {_FETCH}") from None
 
 
 def column_names(path: Path) -> list[str]:
@@ -90,7 +90,7 @@ def read_batches(
                 batch = next(batches, None)
             except (pa.ArrowException, OSError) as error:
                 raise WorkloadError(
-                    f"{shown(path)}: corrupt in or after row {row + 1} ({_first(error)}): {_FETCH}"
+                    f"{spelled(path)}: corrupt in or after row {row + 1} ({_first(error)}): {_FETCH}"
                 ) from None
             if batch is None:
                 return
@@ -99,7 +99,7 @@ def read_batches(
 
 
 def _first(error: Exception) -> str:
-    return shown(str(error).splitlines()[0] if str(error) else type(error).__name__, 80)
+    return spelled(str(error).splitlines()[0] if str(error) else type(error).__name__, 80)
 
 
 def strings(column: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from workloads.core import cache
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 
 KINDS = (".parquet", ".jsonl", ".json", ".zip")
 # They lie beside the data and hold none.
@@ -58,7 +58,7 @@ class Shards:
 
     def source(self) -> dict[str, object]:
         """What a trace's source says of the files."""
-        names = [shown(path.name) for path in self.files]
+        names = [spelled(path.name) for path in self.files]
         files: dict[str, object] = {"file": names[0]} if len(names) == 1 else {"files": names}
         return files | {"file_sha256": self.digest()} | dict(self.origin)
 
@@ -90,7 +90,7 @@ def missing(names: list[str], where: str) -> list[str]:
     matches = [_OF.match(os.path.basename(name)) for name in names]
     have = Counter((match[1], int(match[3])) for match in matches if match)
     return [
-        f"{where}: {count} of {of} shards {shown(stem)}-…-of-{of:05} are there: the rest of the data set is left out"
+        f"{where}: {count} of {of} shards {spelled(stem)}-…-of-{of:05} are there: the rest of the data set is left out"
         for (stem, of), count in have.items()
         if count != of
     ]
@@ -101,12 +101,12 @@ def local(pattern: str) -> Shards:
     path = Path(os.path.expanduser(pattern))
     if os.path.isdir(path):
         names = [str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()]
-        chosen = choose(names, shown(path))
-        return Shards(tuple(path / name for name in chosen), notices=tuple(missing(chosen, shown(path))))
+        chosen = choose(names, spelled(path))
+        return Shards(tuple(path / name for name in chosen), notices=tuple(missing(chosen, spelled(path))))
     if glob.has_magic(pattern) and not os.path.exists(path):
         fitting = [name for name in glob.glob(str(path), recursive=True) if os.path.isfile(name)]
         if not fitting:
-            raise WorkloadError(f"{shown(path)}: no file fits the pattern")
+            raise WorkloadError(f"{spelled(path)}: no file fits the pattern")
         fitting.sort(key=_natural)
-        return Shards(tuple(map(Path, fitting)), notices=tuple(missing(fitting, shown(path))))
+        return Shards(tuple(map(Path, fitting)), notices=tuple(missing(fitting, spelled(path))))
     return Shards((path,))

@@ -18,7 +18,7 @@ import numpy as np
 
 from workloads.core import cache
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import open_regular, shown
+from workloads.core.reading import open_regular, spelled
 from workloads.core.trace import Trace
 from workloads.datasets import parquet
 from workloads.datasets.chat import pairs_of
@@ -154,10 +154,10 @@ def count(
     table = count_rows((TextRow(pair[:2], pair[2:]) for pair in pairs), tokenizer, len(_KEPT))
     table = drop_empty(table, 2, reading)
     if not len(table) and not reading.skipped:
-        raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
+        raise WorkloadError(f"{spelled(path)} is empty: nothing to replay")
     if not len(table):
         raise WorkloadError(
-            f"{shown(path)}: holds no human→gpt pair: nothing to replay (skipped: {dict(reading.skipped)})"
+            f"{spelled(path)}: holds no human→gpt pair: nothing to replay (skipped: {dict(reading.skipped)})"
         )
     session, turn, prompt, output = np.ascontiguousarray(table.T)
     ids = tuple(f"{reading.names[int(s)]}-{int(t)}" for s, t in zip(session, turn, strict=True))
@@ -204,7 +204,7 @@ def load(
         "kind": "real",
         "data_set": HUB_DATASET_V43 if "V4.3" in path.name else HUB_DATASET,
         "licence": "see the data set's page: conversations that people shared in public",
-        "file": shown(path.name),
+        "file": spelled(path.name),
         "file_sha256": file_sha,
         "tokenizer": tokenizer or model,
         "tokenizer_sha256": tokenizer_sha,

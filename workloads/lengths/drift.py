@@ -16,7 +16,7 @@ import numpy as np
 
 from workloads.core.errors import WorkloadError
 from workloads.core.options import LARGEST, Option
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.core.seeds import generator
 from workloads.core.trace import Ints, Trace
 from workloads.lengths.synthetic import LAWS, draw_outputs, uniform
@@ -86,7 +86,7 @@ def whole_numbers(name: str, option: str, text: str, least: int = 1) -> list[int
         numbers = []
     if not numbers or not all(least <= number <= LARGEST for number in numbers):
         raise WorkloadError(
-            f"drift:{name}: {option}={shown(text, 60)} is no list of whole numbers of at least {least}, such as 512/128"
+            f"drift:{name}: {option}={spelled(text, 60)} is no list of whole numbers of at least {least}, such as 512/128"
         )
     return numbers
 
@@ -231,7 +231,7 @@ def mixture(values: Mapping[str, Any], inputs: DriftInputs) -> Trace:
     kinds = [whole_numbers(name, key, values[key]) for key in ("a", "b")]
     for key, kind in zip(("a", "b"), kinds, strict=True):
         if len(kind) != 2:
-            raise WorkloadError(f"drift:mixture: {key}={shown(values[key], 60)} is not mean input/mean output")
+            raise WorkloadError(f"drift:mixture: {key}={spelled(values[key], 60)} is not mean input/mean output")
     start, end = values["from"], values["to"]
     if not (start <= 1 and end <= 1):
         raise WorkloadError(f"drift:mixture: from={start:g} and to={end:g} are shares of b: 0 to 1")
@@ -256,7 +256,7 @@ def hazard(values: Mapping[str, Any], inputs: DriftInputs) -> Trace:
     shapes = values["shapes"].split("/")
     unknown = [shape for shape in shapes if shape not in SHAPES]
     if unknown:
-        raise WorkloadError(f"drift:hazard: no shape {shown(unknown[0], 40)}: known are {', '.join(SHAPES)}")
+        raise WorkloadError(f"drift:hazard: no shape {spelled(unknown[0], 40)}: known are {', '.join(SHAPES)}")
     counts = scaled("hazard", [values["rows"]] * len(shapes), inputs.requests)
     rng = generator(inputs.seed, "lengths")
     prompt = uniform(rng, values["mu_l"], values["jitter"], sum(counts))

@@ -15,7 +15,7 @@ import numpy as np
 from workloads.core import options
 from workloads.core.errors import WorkloadError
 from workloads.core.options import Option
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.core.seeds import generator
 from workloads.core.trace import Floats, Ints, Trace
 
@@ -51,7 +51,7 @@ def read_lengths(text: str) -> tuple[str, dict[str, float]]:
     if name not in KINDS:
         known = "none, oracle, noisy:sigma=0.3, interval:low=0.05,high=0.95,sigma=0.3, trace"
         raise WorkloadError(
-            f"--lengths {shown(text, 40)}: not known{options.suggest(name, KINDS)}: it is one of {known}"
+            f"--lengths {spelled(text, 40)}: not known{options.suggest(name, KINDS)}: it is one of {known}"
         )
     values = options.read(f"--lengths {name}", KINDS[name], given)
     if values.get("sigma", 0.0) > LARGEST_SIGMA:

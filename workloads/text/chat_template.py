@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.text.tokenizer import OWN_QWEN, beside
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def load_template(spec: str, model: str, before: str = "") -> ChatTemplate:
     chat_template.jinja goes before the config's `chat_template`, a text or a list of named ones of which `default` is
     taken. Raises WorkloadError, one line that says what to give (after `before`), where there is none that can be read.
     """
-    name = shown(spec or model, 120)
+    name = spelled(spec or model, 120)
     remedy = f"give {before}tokenizer=FOLDER of a model that chats, or leave out template=true"
     if spec == OWN_QWEN:
         raise WorkloadError(f"tokenizer=qwen is a vocabulary without a chat template: {remedy}")
@@ -86,7 +86,7 @@ def load_template(spec: str, model: str, before: str = "") -> ChatTemplate:
 def _line(error: Exception) -> str:
     first = (str(error).splitlines() or [""])[0] or type(error).__name__
     number = getattr(error, "lineno", None)
-    return shown(f"line {number}: {first}" if number else first, 120)
+    return spelled(f"line {number}: {first}" if number else first, 120)
 
 
 def _config(content: bytes | None, name: str, remedy: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from workloads.core.errors import WorkloadError
 from workloads.core.options import suggest
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 
 ANSWER_WITHIN_S = 4.0
 
@@ -41,7 +41,7 @@ def _refusal(error: Exception, repo: str, kind: str, name: str) -> HubRefusal:
     )
 
     if isinstance(error, GatedRepoError):
-        page = f"https://huggingface.co/{'datasets/' if kind == 'dataset' else ''}{shown(repo)}"
+        page = f"https://huggingface.co/{'datasets/' if kind == 'dataset' else ''}{spelled(repo)}"
         return HubRefusal(f"it is gated: accept its licence on its page and set HF_TOKEN; the page is {page}")
     if isinstance(error, RepositoryNotFoundError):
         return HubRefusal(f"the hub has no {kind} of that name, or it is private and needs HF_TOKEN", unknown=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from workloads.core import cache
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.text import qwen_vocabulary
 from workloads.text.hub import fetch
 
@@ -59,7 +59,7 @@ def tokenizer_json(spec: str, model: str, before: str = "") -> bytes:
     if spec == OWN_QWEN:
         return _qwen_json()
     name = spec or model
-    label = shown(name, 120)
+    label = spelled(name, 120)
     path = Path(os.path.expanduser(name))
     # os.path and not pathlib: a name that no file can have is no file.
     if os.path.isdir(path):
@@ -74,7 +74,7 @@ def tokenizer_json(spec: str, model: str, before: str = "") -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise WorkloadError(f"{shown(path)}: cannot be read: {error.strerror}: {remedy(before)}") from None
+        raise WorkloadError(f"{spelled(path)}: cannot be read: {error.strerror}: {remedy(before)}") from None
 
 
 def beside(spec: str, model: str, name: str, needed: str = "") -> bytes | None:
@@ -88,7 +88,9 @@ def beside(spec: str, model: str, name: str, needed: str = "") -> bytes | None:
         path = (path if os.path.isdir(path) else path.parent) / name
     elif spec != OWN_QWEN and _HUB_ID.fullmatch(folder_or_id):
         try:
-            path = fetch(folder_or_id, name, kind="model", what=f"{name} of {shown(folder_or_id, 120)}", remedy=needed)
+            path = fetch(
+                folder_or_id, name, kind="model", what=f"{name} of {spelled(folder_or_id, 120)}", remedy=needed
+            )
         except WorkloadError:
             if needed:
                 raise
@@ -96,7 +98,7 @@ def beside(spec: str, model: str, name: str, needed: str = "") -> bytes | None:
     try:
         return path.read_bytes() if os.path.isfile(path) else None
     except OSError as error:
-        raise WorkloadError(f"{shown(path)}: cannot be read: {error.strerror}") from None
+        raise WorkloadError(f"{spelled(path)}: cannot be read: {error.strerror}") from None
 
 
 def digest_of(content: bytes) -> str:
@@ -112,8 +114,8 @@ def build(content: bytes, name: str, before: str = "") -> Tokenizer:
         tokenizer = Tokenizer.from_str(content.decode())
     except Exception as error:  # tokenizers raises bare Exception
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        why = f"not a tokenizer.json that can be read ({shown(first, 120)})"
-        raise WorkloadError(f"{shown(name, 120)}: {why}: {remedy(before)}") from None
+        why = f"not a tokenizer.json that can be read ({spelled(first, 120)})"
+        raise WorkloadError(f"{spelled(name, 120)}: {why}: {remedy(before)}") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

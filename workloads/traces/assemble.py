@@ -11,7 +11,7 @@ import numpy as np
 from workloads.core import cache
 from workloads.core.blocks import Blocks
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.core.trace import Floats, Ints, Trace, passing
 from workloads.traces.units import Unit
 
@@ -37,11 +37,11 @@ def assemble(
     skipped: dict[str, int] = {}
     rows = np.flatnonzero(passing({"0 prompt tokens": prompt_tokens == 0, empty_output: output_tokens == 0}, skipped))
     if not len(rows):
-        raise WorkloadError(f"{shown(path)}: no row has tokens in and out ({skipped}): nothing to replay")
+        raise WorkloadError(f"{spelled(path)}: no row has tokens in and out ({skipped}): nothing to replay")
     source = {
         "kind": "file",
         **source,
-        "file": shown(path.name),
+        "file": spelled(path.name),
         "file_sha256": cache.file_digest(path),
         "rows_in_file": len(prompt_tokens),
         "skipped": skipped,

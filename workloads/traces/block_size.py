@@ -10,7 +10,7 @@ import numpy as np
 
 from workloads.core.blocks import Blocks, misfit
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.core.trace import Ints
 from workloads.traces.file_options import FileOptions
 
@@ -32,11 +32,11 @@ def blocks_of(
     Raises WorkloadError, naming file and row, where ids do not fit their prompt.
     """
     ids = tuple(tuple(row) for _, row in rows)
-    size, notice = block_size(shown(path.name), ids, prompt_tokens, given.block)
+    size, notice = block_size(spelled(path.name), ids, prompt_tokens, given.block)
     for (number, row), length in zip(rows, prompt_tokens.tolist(), strict=True):
         why = "a hash_id is missing" if None in row else misfit(row, length, size)
         if why:
-            raise WorkloadError(f"{shown(path)}, row {number}: {why}")
+            raise WorkloadError(f"{spelled(path)}, row {number}: {why}")
     if notice:
         source["notices"] = [*source.get("notices", ()), notice]
     return Blocks(ids, size)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.core.trace import Ints, Trace
 from workloads.traces.assemble import assemble
 from workloads.traces.file_options import NO_BLOCKS, NOTHING, FileOptions
@@ -48,7 +48,7 @@ def load(path: Path, given: FileOptions = NOTHING) -> Trace:
 
 def _counts(text: Any) -> dict[str, int]:
     """The sixteen most frequent values of a column and how often each occurs."""
-    counts = {shown(value["values"], 60): value["counts"] for value in text.value_counts().to_pylist()}
+    counts = {spelled(value["values"], 60): value["counts"] for value in text.value_counts().to_pylist()}
     return dict(sorted(counts.items(), key=lambda item: -item[1])[:16])
 
 

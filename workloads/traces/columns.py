@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import brief, shown
+from workloads.core.reading import shown, spelled
 from workloads.core.trace import Floats, Ints, Trace
 from workloads.traces.block_size import blocks_of
 from workloads.traces.file_options import NO_TIMES, FileOptions
@@ -57,8 +57,8 @@ def trace_of(
         no_times=NO_TIMES if columns.stamps is None else "",
         no_blocks="it has no hash_ids" if columns.hash_ids is None else "",
     )
-    given = settled(shown(path), header, given)
-    source: dict[str, Any] = {"kind": "file", "format": format_, "file": shown(path.name), "file_sha256": file_sha}
+    given = settled(spelled(path), header, given)
+    source: dict[str, Any] = {"kind": "file", "format": format_, "file": spelled(path.name), "file_sha256": file_sha}
     if columns.unread:
         source["notices"] = [_unread_notice(source["file"], columns.unread)]
     seconds = None if columns.stamps is None else _seconds(source, columns.stamps, given)
@@ -79,7 +79,7 @@ def trace_of(
         hint_high=None if hints is None else hints[:, 1],
         blocks=blocks,
     )
-    return with_header(trace, header, shown(path))
+    return with_header(trace, header, spelled(path))
 
 
 def _seconds(source: dict[str, Any], stamps: Floats, given: FileOptions) -> Floats:
@@ -92,16 +92,16 @@ def _seconds(source: dict[str, Any], stamps: Floats, given: FileOptions) -> Floa
 def _unread_notice(file: str, keys: Sequence[str]) -> str:
     """What to say of keys or columns that are none of ours."""
     more = f" and {len(keys) - 8} more" if len(keys) > 8 else ""
-    listed = ", ".join(map(brief, keys[:8]))
+    listed = ", ".join(map(shown, keys[:8]))
     return f"{file}: keys that are not read: {listed}{more} (known are {', '.join(COLUMNS)})"
 
 
 def whole_number(where: str, column: str, value: Any, minimum: int) -> int:
     """A whole number from `minimum` to 10⁹; WorkloadError for anything else."""
     if type(value) is not int:
-        raise WorkloadError(f"{where}: {column} is {brief(value)}, not a whole number of at least {minimum}")
+        raise WorkloadError(f"{where}: {column} is {shown(value)}, not a whole number of at least {minimum}")
     if not minimum <= value <= MOST_TOKENS:
-        raise WorkloadError(f"{where}: {column} is {brief(value)}; it must be {minimum} to {MOST_TOKENS}")
+        raise WorkloadError(f"{where}: {column} is {shown(value)}; it must be {minimum} to {MOST_TOKENS}")
     return value
 
 
@@ -109,10 +109,10 @@ def hint(where: str, value: Any) -> tuple[int, int]:
     """The least and most output tokens that its sender expects; WorkloadError for what is no such thing."""
     pair = value if isinstance(value, list) else [value, value]
     if len(pair) != 2:
-        raise WorkloadError(f"{where}: out_hint is {brief(value)}, neither a number of tokens nor a pair [low, high]")
+        raise WorkloadError(f"{where}: out_hint is {shown(value)}, neither a number of tokens nor a pair [low, high]")
     low, high = (whole_number(where, "out_hint", bound, 1) for bound in pair)
     if low > high:
-        raise WorkloadError(f"{where}: out_hint is {brief(value)}: write the lower number first")
+        raise WorkloadError(f"{where}: out_hint is {shown(value)}: write the lower number first")
     return low, high
 
 
@@ -121,6 +121,6 @@ def ids_of(file: str, rows: Iterable[tuple[int, str]]) -> tuple[str, ...]:
     row_of: dict[str, int] = {}
     for row, id_ in rows:
         if id_ in row_of:
-            raise WorkloadError(f"{file}, row {row}: id {brief(id_)} is row {row_of[id_]}'s already: ids are unique")
+            raise WorkloadError(f"{file}, row {row}: id {shown(id_)} is row {row_of[id_]}'s already: ids are unique")
         row_of[id_] = row
     return tuple(row_of)

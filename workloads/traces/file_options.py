@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class FileOptions:
         """WorkloadError where `unit` or `block` is given for a file to which it says nothing, for these reasons."""
         for name, value, why in (("unit", self.unit, no_times), ("block", self.block, no_blocks)):
             if value and why:
-                raise WorkloadError(f"{shown(path)}: {name}={value}: {why}: leave it out")
+                raise WorkloadError(f"{spelled(path)}: {name}={value}: {why}: leave it out")
 
 
 NOTHING = FileOptions()

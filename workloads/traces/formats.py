@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import open_regular, shown
+from workloads.core.reading import open_regular, spelled
 from workloads.core.trace import Trace
 from workloads.datasets.json_array import LONGEST_RECORD
 from workloads.datasets.parquet import column_names
@@ -37,13 +37,13 @@ def guess_format(path: Path) -> str:
         start = file.read(65536)
     head = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not head:
-        raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
+        raise WorkloadError(f"{spelled(path)} is empty: nothing to replay")
     if start[:4] == b"PAR1":
         columns = column_names(path)
         return "sharegpt" if "prompt_tokens" not in columns and set(columns) & set(TURNS) else "parquet"
     for magic, name in _PACKED.items():
         if start.startswith(magic):
-            raise WorkloadError(f"{shown(path)} is packed ({name}): unpack it first")
+            raise WorkloadError(f"{spelled(path)} is packed ({name}): unpack it first")
     if head[:1] == b"[":
         jsonl.refuse_array_of_rows(path)
         return "sharegpt"
@@ -78,6 +78,6 @@ def _of_csv(path: Path) -> str:
         return best
     forms = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in _CSV.items())
     raise WorkloadError(
-        f"{shown(path)}: format not recognised: its first line is {shown(', '.join(header), 120)!r}; known are "
+        f"{spelled(path)}: format not recognised: its first line is {spelled(', '.join(header), 120)!r}; known are "
         f"{', '.join(FORMATS)} (format=…), of CSV by their columns ({forms})"
     )

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import brief
+from workloads.core.reading import shown
 from workloads.core.trace import UNIT_QUESTION, Trace
 from workloads.traces.file_options import NOTHING, FileOptions
 
@@ -35,23 +35,23 @@ def checked(where: str, header: Any) -> dict[str, Any]:
     if not isinstance(header, dict) or header.get("schedbench_trace") != VERSION:
         said = header.get("schedbench_trace") if isinstance(header, dict) else header
         raise WorkloadError(
-            f"{where}: a header of schedbench_trace {brief(said)}, this version reads {VERSION}: "
+            f"{where}: a header of schedbench_trace {shown(said)}, this version reads {VERSION}: "
             "import the trace again, or take the header out"
         )
     source = header.get("source")
     for key, kind in (("rows", int), ("digest", str), ("source", dict)):
         if type(header.get(key)) is not kind:
-            raise WorkloadError(f"{where}: the header's {key} is {brief(header.get(key))}: import the trace again")
+            raise WorkloadError(f"{where}: the header's {key} is {shown(header.get(key))}: import the trace again")
     assert isinstance(source, dict)
     blocks = header.get("block_tokens")
     if blocks is not None and (type(blocks) is not int or blocks < 1):
-        raise WorkloadError(f"{where}: the header's block_tokens is {brief(blocks)}: import the trace again")
+        raise WorkloadError(f"{where}: the header's block_tokens is {shown(blocks)}: import the trace again")
     _check_source(where, source)
     return header
 
 
 def _check_source(where: str, source: dict[str, Any]) -> None:
-    """What is read again of a source must be what is written there; the rest is only shown."""
+    """What is read again of a source must be what is written there; the rest is only spelled."""
     skipped, notes, phases = source.get("skipped", {}), source.get("notes", []), source.get("phases", [])
     good = isinstance(skipped, dict) and all(type(count) is int for count in skipped.values())
     good = good and isinstance(notes, list) and all(isinstance(note, str) for note in notes)

@@ -11,7 +11,7 @@ import orjson
 
 from workloads.core import cache
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import brief, open_regular, shown
+from workloads.core.reading import open_regular, shown, spelled
 from workloads.core.trace import Floats, Ints, Trace
 from workloads.datasets.json_array import read_array
 from workloads.traces.columns import (
@@ -35,7 +35,7 @@ _LENGTHS = frozenset({*COLUMNS[:2], "input_length", "output_length"})
 def refuse_array_of_rows(path: Path) -> None:
     """WorkloadError where a JSON array holds rows of ours rather than conversations."""
     if _is_array_of_rows(path):
-        raise WorkloadError(f"{shown(path)}: a JSON array of rows: {_ONE_A_LINE}")
+        raise WorkloadError(f"{spelled(path)}: a JSON array of rows: {_ONE_A_LINE}")
 
 
 def _is_array_of_rows(path: Path) -> bool:
@@ -61,7 +61,7 @@ def _checked(where: str, row: Any, unit: str) -> dict[str, Any]:
         _check_stamp(where, known["timestamp_s"], unit)
     for column in ("id", "session"):
         if column in known and type(known[column]) not in (int, str):
-            raise WorkloadError(f"{where}: {column} is {brief(known[column])}, neither text nor a whole number")
+            raise WorkloadError(f"{where}: {column} is {shown(known[column])}, neither text nor a whole number")
     if "turn" in known:
         whole_number(where, "turn", known["turn"], 0)
         if "session" not in known:
@@ -77,14 +77,14 @@ def _check_stamp(where: str, stamp: Any, unit: str) -> None:
     # Neither a number that is not finite nor milliseconds since 1970 pass for seconds.
     if type(stamp) not in (int, float) or not abs(stamp) <= LARGEST_S * UNITS[unit]:
         raise WorkloadError(
-            f"{where}: timestamp_s is {brief(stamp)}, not a number of seconds within ±{LARGEST_S:g} "
+            f"{where}: timestamp_s is {shown(stamp)}, not a number of seconds within ±{LARGEST_S:g} "
             "(unit=ms, unit=us and unit=ns say another)"
         )
 
 
 def _check_hash_ids(where: str, ids: Any) -> None:
     if not isinstance(ids, list) or any(type(block) is not int for block in ids):
-        raise WorkloadError(f"{where}: hash_ids is {brief(ids)}, not a list of whole numbers")
+        raise WorkloadError(f"{where}: hash_ids is {shown(ids)}, not a list of whole numbers")
 
 
 @dataclass(slots=True)
@@ -127,14 +127,14 @@ def _read(path: Path, unit: str) -> _Lines:
             line = raw.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else raw.strip()
             if not line:
                 continue
-            where = f"{shown(path)}, row {number}"
+            where = f"{spelled(path)}, row {number}"
             try:
                 value = orjson.loads(line)
             except orjson.JSONDecodeError as error:
                 raise WorkloadError(f"{where}: not JSON ({error}): one JSON object a line") from None
             lines.add(where, number, value)
     if not lines.rows:
-        raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
+        raise WorkloadError(f"{spelled(path)} is empty: nothing to replay")
     return lines
 
 
@@ -147,7 +147,7 @@ def load_jsonl(path: Path, given: FileOptions = NOTHING) -> Trace:
     it.
     Raises WorkloadError naming file, row (line, from 1) and column.
     """
-    file, file_sha = shown(path), cache.file_digest(path)
+    file, file_sha = spelled(path), cache.file_digest(path)
     lines = _read(path, given.unit or "s")
     rows, header, names = lines.rows, lines.header, lines.columns(file)
     ids = ids_of(file, ((number, str(row["id"])) for number, row in rows)) if "id" in names else None

@@ -11,7 +11,7 @@ import orjson
 
 from workloads.core.errors import WorkloadError
 from workloads.core.options import suggest
-from workloads.core.reading import brief, open_regular, shown
+from workloads.core.reading import open_regular, shown, spelled
 from workloads.core.trace import Trace
 from workloads.traces.assemble import assemble
 from workloads.traces.block_size import blocks_of
@@ -58,7 +58,7 @@ def _read(path: Path, unit: str) -> _Rows:
             line = raw.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else raw.strip()
             if not line:
                 continue
-            where = f"{shown(path)}, row {number}"
+            where = f"{spelled(path)}, row {number}"
             try:
                 row = orjson.loads(line)
             except orjson.JSONDecodeError as error:
@@ -66,7 +66,7 @@ def _read(path: Path, unit: str) -> _Rows:
                 raise WorkloadError(f"{where}: not JSON ({error}){cut}") from None
             rows.add(where, number, row)
     if not rows.prompts:
-        raise WorkloadError(f"{shown(path)} is empty: nothing to replay")
+        raise WorkloadError(f"{spelled(path)} is empty: nothing to replay")
     return rows
 
 
@@ -106,17 +106,17 @@ def _checked(where: str, row: Any, unit: str) -> tuple[float, int, int, tuple[in
         if row.get(key) is None:
             near = suggest(key, set(map(str, row)) - set(KEYS))
             raise WorkloadError(
-                f"{where}: no {key}{near}: found {shown(', '.join(map(str, row)), 120)}; "
+                f"{where}: no {key}{near}: found {spelled(', '.join(map(str, row)), 120)}; "
                 f"format mooncake needs {', '.join(KEYS)}"
             )
     stamp = row["timestamp"]
     if type(stamp) not in (int, float) or not abs(stamp) <= LARGEST_S * UNITS[unit]:
-        raise WorkloadError(f"{where}: timestamp is {brief(stamp)}, not a number of {unit}")
+        raise WorkloadError(f"{where}: timestamp is {shown(stamp)}, not a number of {unit}")
     for key in ("input_length", "output_length"):
         value = row[key]
         if type(value) is not int or not 0 <= value <= _MOST_TOKENS:
-            raise WorkloadError(f"{where}: {key} is {brief(value)}, not a whole number of 0 to {_MOST_TOKENS}")
+            raise WorkloadError(f"{where}: {key} is {shown(value)}, not a whole number of 0 to {_MOST_TOKENS}")
     ids = row.get("hash_ids")
     if ids is not None and (not isinstance(ids, list) or any(type(block) is not int for block in ids)):
-        raise WorkloadError(f"{where}: hash_ids is {brief(ids)}, not a list of whole numbers")
+        raise WorkloadError(f"{where}: hash_ids is {shown(ids)}, not a list of whole numbers")
     return float(stamp), row["input_length"], row["output_length"], None if ids is None else tuple(ids)

@@ -10,7 +10,7 @@ import numpy as np
 
 from workloads.core import cache
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import open_regular, shown
+from workloads.core.reading import open_regular, spelled
 from workloads.core.trace import Floats, Ints, Trace
 from workloads.traces.assemble import turn_numbers
 from workloads.traces.columns import (
@@ -33,7 +33,7 @@ def load_parquet(path: Path, given: FileOptions = NOTHING) -> Trace:
 
     Rules are those of our JSON lines. Raises WorkloadError naming file, row (from 1) and column.
     """
-    name, table = shown(path), _read(path)
+    name, table = spelled(path), _read(path)
     metadata = (table.schema.metadata or {}).get(METADATA)
     header = None if metadata is None else checked(name, _json(name, metadata))
     values = _columns(name, table)
@@ -61,14 +61,14 @@ def _read(path: Path) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    name = shown(path)
+    name = spelled(path)
     try:
         with open_regular(path) as file:
             table = pq.read_table(file)
     except (pa.ArrowException, OSError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise WorkloadError(
-            f"{name}: not parquet that can be read ({shown(first, 120)}): is it cut off? fetch it again"
+            f"{name}: not parquet that can be read ({spelled(first, 120)}): is it cut off? fetch it again"
         ) from None
     return table
 
@@ -80,7 +80,7 @@ def _columns(name: str, table: Any) -> dict[str, Any]:
     """
     for column in ("prompt_tokens", "output_tokens"):
         if column not in table.column_names:
-            listed = shown(", ".join(table.column_names), 200)
+            listed = spelled(", ".join(table.column_names), 200)
             raise WorkloadError(f"{name}: no column {column}: found {listed}: rename the columns")
     if not table.num_rows:
         raise WorkloadError(f"{name} has no row: nothing to replay")

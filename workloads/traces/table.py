@@ -11,7 +11,7 @@ import numpy as np
 
 from workloads.core.errors import WorkloadError
 from workloads.core.options import suggest
-from workloads.core.reading import brief, open_regular, shown
+from workloads.core.reading import open_regular, shown, spelled
 from workloads.core.trace import Floats, Ints
 from workloads.traces.units import LARGEST_S, UNITS
 
@@ -29,7 +29,7 @@ class Table:
 
     def where(self, row: int) -> str:
         """`FILE, row N` for an error."""
-        return f"{shown(self.path)}, row {self.lines[row]}"
+        return f"{spelled(self.path)}, row {self.lines[row]}"
 
     def whole(self, name: str) -> Ints:
         """The column as whole numbers of 0 to 10⁹; WorkloadError with the row of the first that is none."""
@@ -82,7 +82,7 @@ class Table:
             values = text.cast(kind)
         except pa.ArrowInvalid:
             row = next(row for row, date in enumerate(text.to_pylist()) if not _is_date(date, kind))
-            raise WorkloadError(f"{self.where(row)}: {name} is {brief(text[row].as_py())}: no such date") from None
+            raise WorkloadError(f"{self.where(row)}: {name} is {shown(text[row].as_py())}: no such date") from None
         return np.asarray(values.cast(pa.int64())), has_zone
 
     def _check(self, good: Any, name: str, why: str) -> None:
@@ -90,7 +90,7 @@ class Table:
 
         row = pc.index(good, False).as_py()
         if row >= 0:
-            raise WorkloadError(f"{self.where(row)}: {name} is {brief(self.columns[name][row].as_py())}, {why}")
+            raise WorkloadError(f"{self.where(row)}: {name} is {shown(self.columns[name][row].as_py())}, {why}")
 
 
 def _is_date(text: str, kind: Any) -> bool:
@@ -146,8 +146,8 @@ def read_table(path: Path, needs: Iterable[str], may: Iterable[str], format_: st
             if odd:
                 raise WorkloadError(_odd_row(path, odd[0])) from None
             if "Empty CSV" in str(error) or "Could not skip" in str(error):
-                raise WorkloadError(f"{shown(path)} has a header and no row: nothing to replay") from None
-            raise WorkloadError(f"{shown(path)}: not CSV that can be read ({shown(error, 160)})") from None
+                raise WorkloadError(f"{spelled(path)} has a header and no row: nothing to replay") from None
+            raise WorkloadError(f"{spelled(path)}: not CSV that can be read ({spelled(error, 160)})") from None
     return _without_blanks(path, table, wanted)
 
 
@@ -164,7 +164,7 @@ def _without_blanks(path: Path, table: Any, wanted: list[str]) -> Table:
         columns = {name: text.take(kept) for name, text in columns.items()}
         lines = lines[kept]
     if not len(lines):
-        raise WorkloadError(f"{shown(path)} has a header and no row: nothing to replay")
+        raise WorkloadError(f"{spelled(path)} has a header and no row: nothing to replay")
     return Table(path, columns, lines)
 
 
@@ -173,17 +173,19 @@ def _check_header(path: Path, header: list[str], needs: list[str], format_: str)
         if name not in header:
             near = suggest(name, set(header) - set(needs))
             raise WorkloadError(
-                f"{shown(path)}: no column {name}{near}: found {shown(', '.join(header), 200)}; "
+                f"{spelled(path)}: no column {name}{near}: found {spelled(', '.join(header), 200)}; "
                 f"format {format_} needs {', '.join(needs)}: rename the columns, or give format=…"
             )
         if header.count(name) > 1:
-            raise WorkloadError(f"{shown(path)}: the column {name} stands there {header.count(name)} times: leave one")
+            raise WorkloadError(
+                f"{spelled(path)}: the column {name} stands there {header.count(name)} times: leave one"
+            )
 
 
 def _odd_row(path: Path, row: Any) -> str:
     few = row.actual_columns < row.expected_columns
     hint = "is the file cut off? fetch it again" if few else "a value with a comma needs quotes"
     return (
-        f"{shown(path)}, row {row.number}: {row.actual_columns} values ({brief(row.text)}), "
+        f"{spelled(path)}, row {row.number}: {row.actual_columns} values ({shown(row.text)}), "
         f"the header has {row.expected_columns}: {hint}"
     )

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from workloads.core.errors import WorkloadError
-from workloads.core.reading import shown
+from workloads.core.reading import spelled
 from workloads.core.trace import Trace
 from workloads.traces.header import header_of
 from workloads.traces.parquet import METADATA
@@ -28,9 +28,9 @@ def write_trace(trace: Trace, out: Path, *, overwrite: bool = False) -> None:
     Raises WorkloadError for another suffix, a file that is there already, and one that cannot be written.
     """
     if out.suffix not in SUFFIXES:
-        raise WorkloadError(f"{shown(out)}: the name must end in {' or '.join(SUFFIXES)}")
+        raise WorkloadError(f"{spelled(out)}: the name must end in {' or '.join(SUFFIXES)}")
     if out.exists() and not overwrite:
-        raise WorkloadError(f"{shown(out)} is there already: give another name, or --overwrite")
+        raise WorkloadError(f"{spelled(out)} is there already: give another name, or --overwrite")
     with _into(out) as file:
         if out.suffix == ".jsonl":
             _write_lines(trace, file)
@@ -51,7 +51,7 @@ def _into(out: Path) -> Iterator[BinaryIO]:
         Path(temporary).chmod(0o666 & ~mask)
         Path(temporary).replace(out)
     except OSError as error:
-        raise WorkloadError(f"{shown(out)}: cannot be written: {error.strerror or error}") from None
+        raise WorkloadError(f"{spelled(out)}: cannot be written: {error.strerror or error}") from None
     finally:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
