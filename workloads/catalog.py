@@ -68,7 +68,7 @@ _ENTRIES = (
         f"{sharegpt.HUB_DATASET}: {sharegpt.HUB_FILE}",
         (
             Option("path", str, "", "the real file; by default the embedded lengths"),
-            real.HF,
+            *real.HUB,
             Option("source", str, "embedded", "embedded, or hub: V3 from the hub", choices=("embedded", "hub")),
             *_TEXT,
             *protocol(500, 0),
@@ -234,6 +234,7 @@ def load_workload(name: str, given: Mapping[str, str], *, requests: int | None, 
 
 def _check_twin(entry: WorkloadEntry, values: Values) -> None:
     """WorkloadError where an option asks for what only the data set itself can answer."""
+    real.check_beside_hf(values, entry.name)
     default = {option.name: option.default for option in entry.options}
     for key in real.REAL_ONLY:
         if key in values and values[key] != default[key]:

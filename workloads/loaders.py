@@ -76,6 +76,7 @@ def share_gpt(values: Values, inputs: RunInputs) -> Trace:
             "sharegpt: tokenizer and allow_truncated go with path=FILE, hf=ID or source=hub; "
             "the embedded trace is counted already, with Qwen's vocabulary"
         )
+    real.check_beside_hf(values, "sharegpt")
     trace = load_embedded("sharegpt")
     if inputs.model and "qwen" not in inputs.model.lower():
         note = f"lengths are counted with Qwen's vocabulary, the model is {inputs.model}"

@@ -3,16 +3,13 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
 
 from tests.support import dataset_files as made
-from tests.support.commands import BENCH, Bench
+from tests.support.commands import BENCH, Bench, Result
+from tests.support.fake_hub import TOKEN, FakeRepository, folder_of, running
 
 REVISION = "200748d9d3cddcc9d782887541057aca0b18c5da"
 LMSYS = "lmsys/lmsys-chat-1m"
@@ -99,55 +96,53 @@ def test_offline_and_not_in_the_cache(bench: Bench, workload: str) -> None:
     assert f"give {workload.split(':', maxsplit=1)[0]}:path=FOLDER" in line
 
 
-class Hub(BaseHTTPRequestHandler):
-    """A hub that knows one data set, which is gated, and nothing else."""
-
-    def _answer(self) -> None:
-        if self.path.startswith(f"/api/datasets/{LMSYS}"):
-            files = [{"rfilename": "data/train-00000-of-00001.parquet"}, {"rfilename": "README.md"}]
-            body = json.dumps({"id": LMSYS, "sha": REVISION, "siblings": files, "gated": "auto"}).encode()
-            self.send_response(200)
-        else:
-            gated = self.path.startswith(f"/datasets/{LMSYS}/resolve")
-            body = b""
-            self.send_response(403 if gated else 401)
-            self.send_header("X-Error-Code", "GatedRepo" if gated else "RepoNotFound")
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    do_GET = do_HEAD = _answer
-
-    def log_message(self, *_: Any) -> None:
-        pass
+def from_hub(url: str, home: Path, *args: str, token: str = "") -> Result:
+    """`bench ARGS…` where the hub stands at `url`."""
+    own = {"HF_ENDPOINT": url, "HF_HOME": str(home / "hf"), "BENCH_CACHE": str(home / "cache")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")} | own
+    if token:
+        environment["HF_TOKEN"] = token
+    done = subprocess.run([BENCH, *args], env=environment, capture_output=True, text=True, check=False)
+    return Result(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.fixture
-def hub() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_a_hub_that_refuses(hub: str, tmp_path: Path) -> None:
-    def refused(workload: str, endpoint: str = hub) -> str:
-        own = {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "hf"), "BENCH_CACHE": str(tmp_path / "cache")}
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")} | own
-        command = [BENCH, "trace", "info", workload]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 2, done.stderr
-        (line,) = done.stderr.strip().splitlines()
+def test_a_hub_that_refuses(tmp_path: Path) -> None:
+    def refused(workload: str, url: str) -> str:
+        result = from_hub(url, tmp_path, "trace", "info", workload)
+        assert result.code == 2, result.err
+        (line,) = result.err.strip().splitlines()
         return line
 
-    line = refused(f"lmsys:hf={LMSYS}")
-    assert "it is gated: accept its licence on its page and set HF_TOKEN" in line
-    assert f"/datasets/{LMSYS}" in line
-    line = refused("wildchat:hf=allenai/WildChat-9M")
-    assert "the hub has no dataset of that name, or it is private and needs HF_TOKEN" in line
-    assert "no network and not in the Hugging Face cache" in refused(f"lmsys:hf={LMSYS}", "http://127.0.0.1:9")
+    with running() as hub:
+        hub.repositories[LMSYS] = FakeRepository({"data/train-00000-of-00001.parquet": b"PAR1"}, gated=True)
+        line = refused(f"lmsys:hf={LMSYS}", hub.url)
+        assert "it is gated: accept its licence on its page and set HF_TOKEN" in line
+        assert f"/datasets/{LMSYS}" in line
+        line = refused("wildchat:hf=allenai/WildChat-9M", hub.url)
+        assert "the hub has no dataset of that name, or it is private and needs HF_TOKEN" in line
+        assert "(did you mean allenai/WildChat-1M?)" in line
+    assert "no network and it is not in the Hugging Face cache" in refused(f"lmsys:hf={LMSYS}", "http://127.0.0.1:9")
+
+
+def test_rows_of_a_gated_set_come_with_the_token_and_stay(tmp_path: Path, bytes_tokenizer: Path) -> None:
+    made.write_shards(tmp_path / "set", made.lmsys_schema(), list(made.lmsys_rows(300, seed=3)), 2)
+    workload = f"lmsys:hf={LMSYS},rows=40,tokenizer={bytes_tokenizer}"
+    with running() as hub:
+        hub.repositories[LMSYS] = FakeRepository(folder_of(tmp_path / "set"), gated=True)
+        result = from_hub(hub.url, tmp_path, "trace", "info", workload, "--json", token=TOKEN)
+    assert (result.code, result.err) == (0, "")
+    source = result.json["source"]
+    assert (source["hub"], source["revision"]) == (LMSYS, hub.repositories[LMSYS].sha)
+    assert (source["config"], source["split"], source["rows"]) == ("default", "train", 40)
+    assert source["conversations_read"] == 40
+    # The hub is gone by now: what was kept is enough.
+    again = from_hub(hub.url, tmp_path, "trace", "info", workload, "--json")
+    assert again.json["digest"] == result.json["digest"]
+    shown = from_hub(hub.url, tmp_path, "trace", "info", workload)
+    assert "no network: what bench's cache holds of it is read" in shown.out.replace("\n", " ")
+
+
+def test_the_options_of_hf_are_listed(bench: Bench) -> None:
+    listed = bench("workloads").out
+    for option in ("hf  id or id@revision", "config  of", "split  of", "rows=0  of", "streaming=True  of"):
+        assert listed.count(option) == 5, option

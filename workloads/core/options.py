@@ -15,7 +15,7 @@ from workloads.core.reading import shown, spelled
 
 LARGEST = 10**9
 # Options whose values are paths.
-_PATHS = frozenset({"path", "tokenizer"})
+_PATHS = frozenset({"path", "hf", "tokenizer"})
 # A quoted value, and the name of its option where that stands before it.
 _QUOTED = re.compile(r'\s*(?:[^",=]*=\s*)?"(?:[^"]|"")*"\s*')
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")

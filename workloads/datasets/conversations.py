@@ -26,7 +26,7 @@ from workloads.datasets.chat import ChatPair, pairs_of
 from workloads.datasets.counting import Columns, Meta, Reading, TextRow, count_rows, counted, drop_empty, usable_source
 from workloads.datasets.json_array import TruncatedFileError
 from workloads.datasets.json_rows import JsonRow, read_json
-from workloads.datasets.shards import Shards
+from workloads.datasets.shards import Layout, Shards
 from workloads.text.tokenizer import build, digest_of, tokenizer_json
 
 KEPT = ("session", "turn", "stamp_us", "prompt_tokens", "output_tokens")
@@ -88,6 +88,14 @@ class Conversation(NamedTuple):
     fault: str | None = None
 
 
+def layout(form: ChatForm) -> Layout:
+    """What is read of such a data set: role and content of its turns, their times where it has them, and the id."""
+    columns: dict[str, tuple[str, ...]] = {form.column: ("role", "content", *(("timestamp?",) if form.stamped else ()))}
+    if form.id_column:
+        columns[f"{form.id_column}?"] = ()
+    return Layout(columns, (form.data_set,))
+
+
 def microseconds(given: Any) -> int | None:
     """A time from JSON text, ISO 8601, as µs since 1970; without a zone it is UTC. None for anything else."""
     if not isinstance(given, str):
@@ -116,10 +124,7 @@ def _stamps(turns: Any, index: int) -> list[int | None] | None:
 def _from_parquet(path: Path, form: ChatForm) -> Iterator[Conversation]:
     import pyarrow as pa
 
-    wanted: dict[str, tuple[str, ...]] = {form.column: ("role", "content", *(("timestamp?",) if form.stamped else ()))}
-    if form.id_column:
-        wanted[f"{form.id_column}?"] = ()
-    for _, batch in parquet.read_batches(path, wanted):
+    for _, batch in parquet.read_batches(path, layout(form).columns):
         column = batch.column(form.column)
         listed = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
         if not (listed and pa.types.is_struct(column.type.value_type)):

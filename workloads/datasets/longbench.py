@@ -35,13 +35,18 @@ from workloads.datasets.counting import (
 )
 from workloads.datasets.json_array import TruncatedFileError
 from workloads.datasets.json_rows import read_json, stems
-from workloads.datasets.shards import Shards
+from workloads.datasets.shards import Layout, Shards
 from workloads.text.tokenizer import build, digest_of, tokenizer_json
 
 V1, V2 = "THUDM/LongBench", "THUDM/LongBench-v2"
 LICENCES = {V1: "MIT, its repository's", V2: "Apache-2.0"}
 _V1_KEYS = ("input", "context", "answers")
 _V2_KEYS = ("question", "choice_A", "choice_B", "choice_C", "choice_D", "answer", "context")
+# Only the context is in both.
+LAYOUT = Layout(
+    {"context": (), **dict.fromkeys((f"{key}?" for key in (*_V1_KEYS, *_V2_KEYS, "_id") if key != "context"), ())},
+    (V2, V1),
+)
 KEPT = ("record", "context_tokens", "question_tokens", "output_tokens")
 FACTS = frozenset({"records_read", "ids_that_occur_again"})
 _SPLIT = re.compile(r"(train|test|validation)-\d{5}-of-\d{5}")
@@ -163,10 +168,13 @@ def _stems(path: Path) -> list[str]:
 
 
 def _chosen(shards: Shards, tasks: str) -> tuple[Shards, frozenset[str]]:
-    """The files and zip members of the tasks asked for; by default all but LongBench-E's, which repeat the others."""
+    """The files and zip members of the tasks asked for.
+
+    By default all but LongBench-E's, which repeat the others, where there are others.
+    """
     task_of = [(path, stem) for path in shards.files for stem in _stems(path)]
     names = sorted({task for _, task in task_of})
-    wanted = frozenset(tasks.split("/") if tasks else (task for task in names if not task.endswith("_e")))
+    wanted = frozenset(tasks.split("/") if tasks else [task for task in names if not task.endswith("_e")] or names)
     unknown = sorted(wanted - set(names))
     if unknown:
         raise WorkloadError(f"longbench: there is no task {spelled(unknown[0], 40)}: found are {', '.join(names)}")

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from workloads.core.errors import WorkloadError
-from workloads.core.options import Option
+from workloads.core.options import Option, write
 from workloads.core.trace import Trace
-from workloads.datasets import conversations, longbench, rendered, sharegpt
+from workloads.datasets import conversations, hub_rows, longbench, rendered, shards, sharegpt
 from workloads.datasets.conversations import ChatForm, ChatPart
 from workloads.datasets.counting import Reading
-from workloads.datasets.shards import Shards, find
+from workloads.datasets.shards import Layout, Shards
 from workloads.prompts.dataset import Prompt
 from workloads.text.chat_template import ChatTemplate, load_template
 from workloads.text.tokenizer import build, tokenizer_json
@@ -22,7 +22,17 @@ Values = Mapping[str, Any]
 Texts = Iterator[tuple[tuple[int, int], Prompt]]
 
 PAIRS = Option("pairs", str, "all", "all pairs of a conversation or the first only", choices=("all", "first"))
-HF = Option("hf", str, "", "id or id@revision of the data set on the Hugging Face hub, from its cache or downloaded")
+# What the options beside hf say goes to the library `datasets`.
+BESIDE_HF = (
+    Option("config", str, "", "of hf: the configuration; by default its only one, or the one its card names"),
+    Option("split", str, "", "of hf: the split; by default train, or the only one"),
+    Option("rows", int, 0, "of hf: the first so many rows, no more is streamed; 0: all", 0),
+    Option("streaming", bool, True, "of hf: false downloads it whole, into the cache of the library datasets"),
+)
+HUB = (
+    Option("hf", str, "", "id or id@revision of the data set on the Hugging Face hub, or ./FOLDER in its layout"),
+    *BESIDE_HF,
+)
 COUNTED = (
     Option("tokenizer", str, "", "path, Hugging Face id, or qwen; by default the model's"),
     Option("allow_truncated", bool, False, "take what is whole of a file that is cut off"),
@@ -37,7 +47,7 @@ REAL_ONLY = (
 def where(hub_id: str) -> tuple[Option, ...]:
     """The options that name the data set and how it is counted."""
     path = Option("path", str, "", f"the data set itself ({hub_id}): file, folder or pattern; by default its twin")
-    return (path, HF, *COUNTED)
+    return (path, *HUB, *COUNTED)
 
 
 def turns(taken: int, least: int, most: int) -> tuple[Option, ...]:
@@ -53,28 +63,60 @@ def _before(name: str, values: Values) -> str:
     """What stands before the option `tokenizer`, for errors to say."""
     if values["path"]:
         return f"{name}:path=FILE,"
-    return f"{name}:hf={values['hf']}," if values["hf"] else f"{name}:source=hub,"
+    beside = "".join(f"{key}={write(values[key])}," for key in _beside_hf(values))
+    return f"{name}:hf={values['hf']},{beside}" if values["hf"] else f"{name}:source=hub,{beside}"
+
+
+def _beside_hf(values: Values) -> list[str]:
+    """The options beside hf that are given."""
+    return [option.name for option in BESIDE_HF if values[option.name] != option.default]
+
+
+def check_beside_hf(values: Values, name: str) -> None:
+    """WorkloadError where an option is given that says something of hf, and hf is not."""
+    for key in _beside_hf(values):
+        raise WorkloadError(f"{name}: {key} goes with hf=ID, and no hf is given")
+
+
+def _files(values: Values, name: str, layout: Layout, hf: str = "") -> Shards:
+    """The files that `path` or `hf` names, of which one is given."""
+    hf = values["hf"] or hf
+    if values["path"] and hf:
+        raise WorkloadError(f"{name}: path and hf are both given: give one of them")
+    if values["path"]:
+        check_beside_hf(values, name)
+        return shards.local(values["path"])
+    beside = {option.name: values[option.name] for option in BESIDE_HF}
+    return hub_rows.take(hub_rows.asked(name, hf, **beside), layout)
+
+
+def _chat_files(values: Values, form: ChatForm) -> Shards:
+    return _files(values, form.workload, conversations.layout(form))
 
 
 def _share_gpt_files(values: Values) -> Shards:
-    hub = "" if values["path"] else values["hf"] or sharegpt.HUB_DATASET
-    shards = find(values["path"], hub or values["hf"], name="sharegpt", wanted=sharegpt.HUB_FILES)
-    if len(shards.files) > 1:
-        raise WorkloadError(f"sharegpt: {len(shards.files)} files: ShareGPT is one: give sharegpt:path=FILE")
-    return shards
+    hub = "" if values["path"] or values["hf"] else sharegpt.HUB_DATASET
+    found = _files(values, "sharegpt", sharegpt.LAYOUT, hub)
+    if len(found.files) > 1:
+        raise WorkloadError(f"sharegpt: {len(found.files)} files: ShareGPT is one: give sharegpt:path=FILE")
+    return found
 
 
 def share_gpt(values: Values, model: str) -> Trace:
     """Every pair of ShareGPT's one file; `source=hub` is V3 from the hub."""
-    shards = _share_gpt_files(values)
+    found = _share_gpt_files(values)
     trace = sharegpt.load(
-        shards.files[0],
+        found.files[0],
         tokenizer=values["tokenizer"],
         model=model,
         allow_truncated=values["allow_truncated"],
         before=_before("sharegpt", values),
     )
-    return dataclasses.replace(trace, source=trace.source | shards.hub_source())
+    source = trace.source | dict(found.origin)
+    if source.get("hub") in sharegpt.DATA_SETS:
+        source["data_set"] = source["hub"]
+    notices = [*found.notices, *source.get("notices", [])]
+    return dataclasses.replace(trace, source=source | ({"notices": notices} if notices else {}))
 
 
 def share_gpt_texts(values: Values, _model: str) -> Texts:
@@ -94,7 +136,7 @@ def chat(form: ChatForm) -> Callable[[Values, str], Trace]:
 
     def load(values: Values, model: str) -> Trace:
         return conversations.load(
-            find(values["path"], values["hf"], name=form.workload),
+            _chat_files(values, form),
             form,
             chat_part(values),
             tokenizer=values["tokenizer"],
@@ -116,9 +158,10 @@ def chat_texts(form: ChatForm) -> Callable[[Values, str], Texts]:
                 f"{form.workload}: prompts from the data set stand alone, turn by turn: leave out history=true, or "
                 "give template=true, which renders the history by the model's chat template"
             )
-        shards = find(values["path"], values["hf"], name=form.workload)
         part = chat_part(values)
-        for session, pairs, _ in conversations.taken(shards, form, part, Reading(), values["allow_truncated"]):
+        for session, pairs, _ in conversations.taken(
+            _chat_files(values, form), form, part, Reading(), values["allow_truncated"]
+        ):
             for turn, pair in enumerate(pairs):
                 yield (session, turn), pair.prompt + part.suffix
 
@@ -131,7 +174,7 @@ def _rendering(form: ChatForm, values: Values, model: str) -> tuple[rendered.Con
     template = load_template(values["tokenizer"], model, before)
     content = tokenizer_json(values["tokenizer"], model, before)
     files = rendered.ConversationFiles(
-        find(values["path"], values["hf"], name=form.workload),
+        _chat_files(values, form),
         form,
         chat_part(values),
         build(content, values["tokenizer"] or model, before),
@@ -171,9 +214,9 @@ def _long_bench(values: Values, model: str) -> dict[str, Any]:
 
 def long_bench(values: Values, model: str) -> Trace:
     """Pieces of LongBench's contexts as prompts, or whole contexts."""
-    return longbench.load(find(values["path"], values["hf"], name="longbench"), **_long_bench(values, model))
+    return longbench.load(_files(values, "longbench", longbench.LAYOUT), **_long_bench(values, model))
 
 
 def long_bench_texts(values: Values, model: str) -> Texts:
     """The prompts of LongBench, by (record, piece)."""
-    return longbench.texts(find(values["path"], values["hf"], name="longbench"), **_long_bench(values, model))
+    return longbench.texts(_files(values, "longbench", longbench.LAYOUT), **_long_bench(values, model))

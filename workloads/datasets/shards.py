@@ -1,4 +1,4 @@
-"""The files of a data set: one, a folder of shards, a pattern, or a repository in the hub's cache."""
+"""The files of a data set: one, a folder of shards, or a pattern; and which of their columns a reader takes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import hashlib
 import os
 import re
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from workloads.core import cache
 from workloads.core.errors import WorkloadError
 from workloads.core.reading import spelled
-from workloads.text import hub
 
 KINDS = (".parquet", ".jsonl", ".json", ".zip")
 # They lie beside the data and hold none.
@@ -23,12 +23,29 @@ _OF = re.compile(r"(.*)-(\d{5})-of-(\d{5})\b")
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """What a reader takes of a data set.
+
+    `columns` names columns and of lists of turns their fields, as `parquet.read_batches` takes them (`?` ends an
+    optional one; of several optional lists of turns one is there). `ids` are the data sets that are known to have them.
+    `files` narrows the files of a repository down, where it holds others besides.
+    """
+
+    columns: Mapping[str, tuple[str, ...]]
+    ids: tuple[str, ...]
+    files: re.Pattern[str] | None = None
+
+    def fitting(self, names: list[str]) -> list[str]:
+        """Of a repository's files those that `files` tells, all where it tells none."""
+        return [name for name in names if self.files and self.files.search(name)] or names
+
+
+@dataclass(frozen=True, slots=True)
 class Shards:
-    """Files in the order in which they are read, with what the trace's source tells of them."""
+    """Files in the order in which they are read, with what the trace's source tells of where they are from."""
 
     files: tuple[Path, ...]
-    hub: str | None = None
-    revision: str | None = None
+    origin: Mapping[str, object] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
 
     def digest(self) -> str:
@@ -40,14 +57,10 @@ class Shards:
         return hashlib.sha256("".join(f"{digest}\n" for digest in each).encode()).hexdigest()
 
     def source(self) -> dict[str, object]:
-        """What a trace's source says of the files; the revision where the hub sent them."""
+        """What a trace's source says of the files."""
         names = [spelled(path.name) for path in self.files]
         files: dict[str, object] = {"file": names[0]} if len(names) == 1 else {"files": names}
-        return files | {"file_sha256": self.digest()} | self.hub_source()
-
-    def hub_source(self) -> dict[str, object]:
-        """The repository and its revision, where the hub sent them."""
-        return {"hub": spelled(self.hub), "revision": self.revision} if self.hub else {}
+        return files | {"file_sha256": self.digest()} | dict(self.origin)
 
 
 def _natural(path: str) -> list[tuple[int, int | str]]:
@@ -72,7 +85,7 @@ def choose(names: list[str], where: str) -> list[str]:
     return sorted(train or data, key=_natural)
 
 
-def _missing(names: list[str], where: str) -> list[str]:
+def missing(names: list[str], where: str) -> list[str]:
     """A notice for each set of numbered shards (…-00000-of-00006) that is not whole."""
     matches = [_OF.match(os.path.basename(name)) for name in names]
     have = Counter((match[1], int(match[3])) for match in matches if match)
@@ -89,41 +102,11 @@ def local(pattern: str) -> Shards:
     if os.path.isdir(path):
         names = [str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()]
         chosen = choose(names, spelled(path))
-        return Shards(tuple(path / name for name in chosen), notices=tuple(_missing(chosen, spelled(path))))
+        return Shards(tuple(path / name for name in chosen), notices=tuple(missing(chosen, spelled(path))))
     if glob.has_magic(pattern) and not os.path.exists(path):
         fitting = [name for name in glob.glob(str(path), recursive=True) if os.path.isfile(name)]
         if not fitting:
             raise WorkloadError(f"{spelled(path)}: no file fits the pattern")
         fitting.sort(key=_natural)
-        return Shards(tuple(map(Path, fitting)), notices=tuple(_missing(fitting, spelled(path))))
+        return Shards(tuple(map(Path, fitting)), notices=tuple(missing(fitting, spelled(path))))
     return Shards((path,))
-
-
-def from_hub(repo_at_revision: str, *, name: str, wanted: re.Pattern[str] | None = None) -> Shards:
-    """The files of a hub data set `id` or `id@revision`, from the hub's cache or downloaded into it.
-
-    `wanted` narrows the repository's files down; `name` is the workload's, for errors to say what to give.
-    """
-    repo, _, revision = repo_at_revision.partition("@")
-    remedy = (
-        f"download it elsewhere and give {name}:path=FOLDER, or use {name} without hf and source for the lengths that "
-        "travel along"
-    )
-
-    def pick(names: list[str]) -> list[str]:
-        fitting = [file for file in names if wanted is None or wanted.search(file)]
-        return choose(fitting or names, f"{spelled(repo)} on the hub")
-
-    def whole(names: list[str]) -> bool:
-        return not _missing(names, "")
-
-    folder, names = hub.fetch_files(repo, revision or None, pick, whole, remedy=remedy)
-    # The hub's cache keeps files under their revision: …/snapshots/REVISION/FILE.
-    return Shards(tuple(folder / file for file in names), repo, folder.name, tuple(_missing(names, spelled(repo))))
-
-
-def find(path: str, hf: str, *, name: str, wanted: re.Pattern[str] | None = None) -> Shards:
-    """The files that `path` or `hf` names, of which one is given."""
-    if path and hf:
-        raise WorkloadError(f"{name}: path and hf are both given: give one of them")
-    return local(path) if path else from_hub(hf, name=name, wanted=wanted)

@@ -25,6 +25,7 @@ from workloads.datasets.chat import pairs_of
 from workloads.datasets.counting import Columns, Meta, Reading, TextRow, count_rows, counted, drop_empty, usable_source
 from workloads.datasets.json_array import TruncatedFileError, read_array
 from workloads.datasets.json_rows import read_json
+from workloads.datasets.shards import Layout
 from workloads.text.tokenizer import build, digest_of, tokenizer_json
 
 HUB_DATASET = "anon8231489123/ShareGPT_Vicuna_unfiltered"
@@ -32,12 +33,14 @@ HUB_FILE = "ShareGPT_V3_unfiltered_cleaned_split.json"
 # V4.3 is V3 cleaned further, in the same form.
 HUB_DATASET_V43 = "Aeala/ShareGPT_Vicuna_unfiltered"
 HUB_FILES = re.compile(r"^ShareGPT_V(3|4\.3)_unfiltered_cleaned_split\.json$")
-DATA_SETS = frozenset({HUB_DATASET, HUB_DATASET_V43})
+DATA_SETS = (HUB_DATASET, HUB_DATASET_V43)
 AGAIN = "ids_that_occur_again"
 _KEPT = ("prompt_tokens", "output_tokens", "session", "turn")
 # Where a record keeps its turns, and a turn its role and text, by who wrote the file.
 TURNS = ("conversations", "messages", "conversation")
 _ROLE_AND_TEXT = (("from", "value"), ("role", "content"))
+_FIELDS = tuple(f"{field}?" for fields in _ROLE_AND_TEXT for field in fields)
+LAYOUT = Layout({**dict.fromkeys((f"{name}?" for name in TURNS), _FIELDS), "id?": ()}, DATA_SETS, HUB_FILES)
 
 
 class ShareGptPair(NamedTuple):

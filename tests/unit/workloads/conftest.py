@@ -23,13 +23,32 @@ def bytes_tokenizer(tmp_path: Path) -> Path:
     return write_bytes_tokenizer(tmp_path / "tokenizer.json")
 
 
+def _texts(tokenizer: Path, options: dict[str, Any]) -> dict[str, str]:
+    """Options as a user writes them."""
+    written = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
+    return {"tokenizer": str(tokenizer), **written}
+
+
 @pytest.fixture
 def load(bytes_tokenizer: Path) -> Callable[..., Trace]:
     """Loads the data set NAME from PATH, counted in bytes."""
 
     def load(name: str, path: Path | str, **options: Any) -> Trace:
-        given = {"path": str(path), "tokenizer": str(bytes_tokenizer)}
-        given |= {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
+        given = {"path": str(path), **_texts(bytes_tokenizer, options)}
+        return load_workload(name, given, requests=None, seed=0, model="none/none")
+
+    return load
+
+
+@pytest.fixture
+def by_id(bytes_tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Trace]:
+    """Loads the data set NAME by its id or FOLDER, counted in bytes; the library's cache is the test's own."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "library")
+
+    def load(name: str, id_: Path | str, **options: Any) -> Trace:
+        given = {"hf": str(id_), **_texts(bytes_tokenizer, options)}
         return load_workload(name, given, requests=None, seed=0, model="none/none")
 
     return load

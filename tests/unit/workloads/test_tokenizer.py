@@ -1,6 +1,7 @@
 import json
 import unicodedata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -147,7 +148,7 @@ def failing(error: Exception, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_without_a_network_one_line_says_what_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failing(ConnectionError("no route"), monkeypatch) == (
-        "cannot load the tokenizer of Qwen/Qwen3-8B (no network and not in the Hugging Face cache): "
+        "cannot load the tokenizer of Qwen/Qwen3-8B (no network and it is not in the Hugging Face cache): "
         "give tokenizer=PATH (a folder with tokenizer.json), "
         "or tokenizer=qwen after `pip install 'schedbench[qwen]'`"
     )
@@ -164,4 +165,7 @@ def test_gated_offline_and_unknown_are_told_apart(monkeypatch: pytest.MonkeyPatc
     assert "accept its licence on its page and set HF_TOKEN" in failing(of(errors.GatedRepoError), monkeypatch)
     assert "no model of that name" in failing(of(errors.RepositoryNotFoundError), monkeypatch)
     assert "HF_HUB_OFFLINE" in failing(of(errors.OfflineModeIsEnabled), monkeypatch)
+    unknown = of(errors.HfHubHTTPError)
+    unknown.response = SimpleNamespace(status_code=401)  # type: ignore[attr-defined]
+    assert "the hub does not know the token in HF_TOKEN" in failing(unknown, monkeypatch)
     assert "ZeroDivisionError" in failing(ZeroDivisionError("x"), monkeypatch)
