@@ -190,7 +190,9 @@ def test_the_answer_that_was_really_given() -> None:
 def test_sessions_that_cannot_be() -> None:
     with pytest.raises(WorkloadError, match="this trace has none"):
         TokenPrompts(trace_of([8]), 0, IDS, sessions=True)
-    with pytest.raises(WorkloadError, match=r"row 1: .* \(row 0: 10 in, 4 out\): leave out --sessions, or take wildchat"):
+    with pytest.raises(
+        WorkloadError, match=r"row 1: .* \(row 0: 10 in, 4 out\): leave out --sessions, or take wildchat"
+    ):
         TokenPrompts(sessions_of([1, 1], [0, 1], [10, 14]), 0, IDS, sessions=True)
     with pytest.raises(WorkloadError, match="ask for one or the other"):
         TokenPrompts(sessions_of([1], [0], [10]), 0, IDS, sessions=True, blocks=Blocks([[]], 8))
