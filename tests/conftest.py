@@ -1,6 +1,7 @@
 """Hypothesis profiles: `default` for each run, `soak` for `make soak`."""
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -9,3 +10,7 @@ COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("default", parent=COMMON, max_examples=60, derandomize=True)
 settings.register_profile("soak", parent=COMMON, max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# A shell that starts the tests with `&`, and nohup, leave these ignored: every process of a test would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
