@@ -9,8 +9,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from harness.core.arrow import without_pandas
 from policies.core import PolicyState
 from workloads.core.trace import Ints
+
+# Before the first list.
+without_pandas()
+
 
 # How a request attempt ended. Only `length` and `stop` are completions.
 FINISHES = ("length", "stop", "too_long", "timeout", "error", "short", "cancelled", "interrupted")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -177,3 +178,18 @@ def test_an_interrupted_run_gives_the_frames_that_it_has(tmp_path: Path) -> None
     assert result.verdict == "INVALID"
     assert len(result.requests()) == 10
     assert result.summary.status.tolist() == ["interrupted"]
+
+
+def test_a_run_does_without_pandas_and_a_frame_has_it(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "import schedbench as sb\n"
+        "runs = sb.run(gpu='l40s', policy='v1', workload='synthetic:mu_l=64,mu_o=16', requests=40, concurrency=8)\n"
+        "assert 'pandas' not in sys.modules, 'a run has no use for it'\n"
+        "print(len(runs.requests()), len(runs.steps()) > 0, 'pandas' in sys.modules)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, env=environment
+    )
+    assert done.stdout.split() == ["40", "True", "True"]
