@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from harness.engines.simulated import replay
-from harness.profiles.kernels.host import Host
+from harness.profiles.host import Host
 from harness.profiles.pair import Pair, load_pair
 from harness.simulate.limits import EngineLimits
 from harness.simulate.rows import Rows

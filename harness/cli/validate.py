@@ -51,7 +51,7 @@ def validate(
     import orjson
 
     from harness.core.console import plain_console
-    from harness.profiles.kernels.host import read_host
+    from harness.profiles.host import read_host
     from harness.reproduce.measured_rows import read_measured_run, told
     from harness.reproduce.prediction import predict
     from harness.reproduce.prediction_text import prediction_document, prediction_table

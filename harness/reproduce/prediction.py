@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import UserError
-from harness.profiles.kernels.host import Host
+from harness.profiles.host import Host
 from harness.profiles.pair import Pair, load_pair, model_on
 from harness.reproduce.measured_rows import MeasuredRun
 from harness.simulate.batch import BatchLoop

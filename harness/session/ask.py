@@ -11,7 +11,7 @@ from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.core.text import nearest, shown
 from harness.measure.metrics import SLO_METRICS
-from harness.profiles.kernels.host import read_host
+from harness.profiles.host import read_host
 from harness.profiles.memory import BLOCK
 from harness.profiles.pair import KINDS
 from harness.session.options import RunOptions
@@ -39,6 +39,7 @@ class Asked:
     requests: int | None = None
     repeat: int = 1
     profiles: Mapping[str, ProfileFile] = field(default_factory=dict)
+    alone: bool = False
 
 
 def split_policies(texts: Sequence[str]) -> list[str]:
@@ -103,6 +104,7 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
         requests=options.requests,
         repeat=options.repeat,
         profiles=profile_files(options.gpu_names),
+        alone=options.alone,
     )
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from harness.core.errors import USER_ERRORS, UserError
+from harness.profiles.host import Host
 from harness.profiles.kernels.calls import COLUMNS, MeasuredCalls, read_calls
-from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.pair import load_pair
 from tests.support.places import SHARED

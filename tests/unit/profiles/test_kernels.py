@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.profiles.host import Host
 from harness.profiles.kernels.build import build, captured, find_kernels
 from harness.profiles.kernels.curves import Curve, Surface, filled_decode, filled_prefill
-from harness.profiles.kernels.host import Host
 from harness.profiles.kernels.measured import Measured, as_stored, embedded, read_measured, write_measured
 from harness.profiles.kernels.mixed import Alone, PackedTiles, PaddedTiles
 from harness.profiles.kernels.model import Kernels
@@ -30,7 +30,7 @@ GPUS = {"h200": "fa3", "l40s": "fa2", "b300": "b300"}
 
 def kernels(gpu: str, shape: Shape = QWEN, tp: int = 1, host: Host = HOST) -> Kernels:
     bandwidth = {"h200": 4.8e12, "l40s": 0.864e12, "b300": 8e12}[gpu]
-    return build(gpu, shape, tp, bandwidth, GPUS[gpu], host)
+    return build(gpu, shape, tp, bandwidth, GPUS[gpu], host.step_s, host.decode_s)
 
 
 def test_a_curve_goes_through_its_points_and_straight_between_their_logarithms() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from harness.core.errors import USER_ERRORS, UserError
 from harness.profiles.config_json import KEYS, read_config
-from harness.profiles.kernels.host import Host, read_host
+from harness.profiles.host import Host, read_host
 from harness.profiles.kernels.shape import Experts
 from harness.profiles.models import all_model_names, catalogued, find_model, read_model
 from harness.profiles.pair import load_pair

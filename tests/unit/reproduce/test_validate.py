@@ -14,7 +14,7 @@ from harness.calibrate.profile import write_profile
 from harness.core.errors import USER_ERRORS, UserError
 from harness.core.runspec import RunSpec
 from harness.engines.base import Status
-from harness.profiles.kernels.host import Host, read_host
+from harness.profiles.host import Host, read_host
 from harness.reproduce.measured_rows import MeasuredRun, Setting, read_measured_run, told
 from harness.reproduce.prediction import Prediction, predict
 from harness.reproduce.prediction_text import prediction_document
