@@ -70,8 +70,8 @@ other arm; a percentile then needs 20 requests beyond it. Where no interval can 
 INVALID runs and runs of different kinds get no such word: "not compared: INVALID", "not ranked".
 
 Of simulated arms the change in output throughput, TTFT and TPOT is also told under each cost model that prices the
-pair, with one of three words: **sign supported** (all three agree beyond 5 points), **likely** (all that there are agree
-beyond 2), **models disagree** (then nothing is better or worse, whatever the interval). The band is the mean of
+pair, with one of three words: **sign supported** (all three agree beyond 5 points), **likely** (all that there are
+agree beyond 2), **models disagree** (then nothing is better or worse, whatever the interval). The band is the mean of
 roofline and kernels ± 10 points. The interval is of the sample, the band of the models: two things.
 
 `--fail-on` looks at the point value of the change; with `supported` or `likely` behind it, as in

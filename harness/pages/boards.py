@@ -276,9 +276,7 @@ def _against(base: Arm, arm: Arm, cache: JsonCache, reader: RunReader) -> Arm:
     """The arm with its changes against the baseline's."""
     comparison = compare_arms(base, arm, cache, reader)
     support = comparison.get("support", {})
-    changes = {
-        name: Change(*values[:5], support=support.get(name, "")) for name, values in comparison["changes"].items()
-    }
+    changes = {name: Change(*[*values[:5], support.get(name, "")]) for name, values in comparison["changes"].items()}
     return Arm(arm.runs, arm.values, changes, comparison["refusal"], tuple(comparison["notes"]))
 
 
