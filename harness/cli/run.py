@@ -83,6 +83,7 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
 @click.option(
     "--cost-model", default=DEFAULTS.cost_model, metavar="MODEL", help="auto, linear, roofline, kernels or tokenstep:…."
 )
+@click.option("--alone", is_flag=True, help="Do not hold simulated runs against the other cost models.")
 @click.option(
     "--host",
     default=DEFAULTS.host,

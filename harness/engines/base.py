@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from harness.runs.writer import RunWriter
 
 
@@ -46,6 +48,16 @@ def cut_short(max_duration_s: float | None, sent: int, planned: int) -> tuple[st
     if max_duration_s is None or sent == planned:
         return ()
     return (f"sending ended after {max_duration_s:g} s: {sent:,} of {planned:,} requests were sent",)
+
+
+class Records(Protocol):
+    """What takes the rows of a run as it goes: a run directory, or memory."""
+
+    def add_requests(self, batch: pa.RecordBatch) -> None:
+        """Rows of REQUESTS."""
+
+    def add_steps(self, batch: pa.RecordBatch) -> None:
+        """Rows of STEPS."""
 
 
 class Engine(Protocol):

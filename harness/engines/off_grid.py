@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from harness.profiles.cost import CostModel
-from harness.profiles.kernels.model import Kernels
+from harness.profiles.pair import Kernels
 from policies.core import STEP_COLUMNS
 from workloads.core.trace import Ints
 

@@ -12,13 +12,12 @@ from harness import __version__
 from harness.core.errors import UserError
 from harness.core.host import Host, read_host
 from harness.core.runspec import RunSpec
-from harness.engines.base import Ended, Progress, Status, Stopped, cut_short, profile_file
+from harness.engines.base import Ended, Progress, Records, Status, Stopped, cut_short, profile_file
 from harness.engines.off_grid import OffGrid
 from harness.engines.outlived import Outlived
 from harness.profiles.cost import CostModel
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.pair import Pair, load_pair
-from harness.runs.writer import RunWriter
 from harness.simulate.batch import BatchLoop
 from harness.simulate.limits import EngineLimits
 from harness.simulate.prefix_cache import PrefixCache
@@ -107,7 +106,7 @@ class Simulated:
             **profile_file(self.profile),
         }
 
-    def replay(self, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:
+    def replay(self, writer: Records, progress: Progress, stopped: Stopped) -> Ended:
         """Replays the stream in virtual time.
 
         After `max_duration_s` nothing more is sent and what is in flight ends. `stopped` is asked as rows are handed

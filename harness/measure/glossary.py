@@ -69,7 +69,13 @@ repeat: the block bootstrap within the run alone, each request (or share of the 
 other arm; a percentile then needs 20 requests beyond it. Where no interval can be given, no difference is shown.
 INVALID runs and runs of different kinds get no such word: "not compared: INVALID", "not ranked".
 
-`--fail-on` looks at the point value of the change.
+Of simulated arms the change in output throughput, TTFT and TPOT is also told under each cost model that prices the
+pair, with one of three words: **sign supported** (all three agree beyond 5 points), **likely** (all that there are
+agree beyond 2), **models disagree** (then nothing is better or worse, whatever the interval). The band is the mean of
+roofline and kernels ± 10 points. The interval is of the sample, the band of the models: two things.
+
+`--fail-on` looks at the point value of the change; with `supported` or `likely` behind it, as in
+`output_throughput<3%supported`, it also fails where the models do not agree so far.
 """
 
 

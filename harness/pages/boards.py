@@ -23,7 +23,7 @@ from harness.report.comparable import end_of_path
 from harness.report.comparison import compare_runs
 from harness.report.document import is_twin, kind_words
 from harness.report.reader import RunReader
-from harness.report.sentences import shown_word
+from harness.report.sentences import shown_word, support_words
 from harness.runs.run import gpu_name
 from harness.runs.schema import KINDS
 
@@ -54,13 +54,17 @@ class MetricMean:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An arm against the board's baseline in one metric: ratio, 95 % interval, p and word."""
+    """An arm against the board's baseline in one metric: ratio, 95 % interval, p and word.
+
+    `support` says what each cost model makes of a simulated change, and whether they agree; empty where nobody asked.
+    """
 
     ratio: float | None
     low: float | None
     high: float | None
     p: float | None
     word: str
+    support: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +275,8 @@ def _mean_over_repeats(values: Sequence[MetricMean | None]) -> MetricMean | None
 def _against(base: Arm, arm: Arm, cache: JsonCache, reader: RunReader) -> Arm:
     """The arm with its changes against the baseline's."""
     comparison = compare_arms(base, arm, cache, reader)
-    changes = {name: Change(*values[:5]) for name, values in comparison["changes"].items()}
+    support = comparison.get("support", {})
+    changes = {name: Change(*[*values[:5], support.get(name, "")]) for name, values in comparison["changes"].items()}
     return Arm(arm.runs, arm.values, changes, comparison["refusal"], tuple(comparison["notes"]))
 
 
@@ -310,4 +315,5 @@ def _compare_arms(base: Arm, arm: Arm, reader: RunReader, allow: Sequence[str]) 
     notes = [comparison.method, *comparison.notes]
     if len(common) < max(len(left), len(right)):
         notes.append(f"over what both have: {len(common)} of {len(left)} and {len(right)} repeats")
-    return {"changes": changes, "refusal": comparison.refusal, "notes": notes}
+    support = {name: support_words(metric) for name, metric in comparison.metrics.items() if metric.support}
+    return {"changes": changes, "support": support, "refusal": comparison.refusal, "notes": notes}

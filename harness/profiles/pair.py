@@ -29,6 +29,7 @@ from policies.core import StepCosts
 
 __all__ = [
     "Gpu",
+    "Kernels",
     "Model",
     "Pair",
     "gpu_names",
@@ -245,10 +246,11 @@ class Pair:
         # What `_no_kernels` has looked at.
         assert shape is not None
         if own is not None and own.is_dir():
-            return from_folder(own, shape.layers, host)
+            return from_folder(own, shape.layers, host.step_s, host.decode_s)
         assert gpu.bandwidth_tb_s is not None
         assert gpu.attention is not None
-        return build(gpu.name, shape, self.tp, gpu.bandwidth_tb_s * 1e12, gpu.attention, host, own)
+        bandwidth = gpu.bandwidth_tb_s * 1e12
+        return build(gpu.name, shape, self.tp, bandwidth, gpu.attention, host.step_s, host.decode_s, own)
 
     def _roofline(self, host: Host) -> Roofline:
         gpu, model = self.gpu, self.model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from harness.report.comparable import (
     why_unranked,
 )
 from harness.report.reader import RunReader
+from harness.report.support import DISAGREE, Support, supports
 from harness.runs.run import Run, load_run
 
 # Metrics that need an α, by what they count.
@@ -41,7 +42,10 @@ Pair = tuple[Run, Run]
 
 @dataclass(frozen=True, slots=True)
 class ComparedMetric:
-    """One metric in both arms: values, B over A with its 95 % interval and p-value, and the word for B."""
+    """One metric in both arms: values, B over A with its 95 % interval and p-value, and the word for B.
+
+    `support` says whether the cost models of simulated arms agree, None where they were not asked.
+    """
 
     metric: str
     unit: str
@@ -52,11 +56,13 @@ class ComparedMetric:
     high: float | None
     p: float | None
     word: str
+    support: Support | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The metric as the JSON document has it."""
         keys = ("a", "b", "ratio", "low", "high", "p", "word", "unit")
-        return {key: getattr(self, key) for key in keys}
+        told = {key: getattr(self, key) for key in keys}
+        return told | {"support": self.support.to_dict()} if self.support else told
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,9 @@ def compare_runs(
         notes=tuple(note for note in notes if note),
         method=_method(counted),
         refusal=reason,
-        metrics=_compared_metrics(counted, common, paired, unranked.word if unranked else None, reader),
+        metrics=_supported(
+            _compared_metrics(counted, common, paired, unranked.word if unranked else None, reader), supports(pairs)
+        ),
     )
 
 
@@ -260,6 +268,16 @@ def _word(ratio: Ratio | None, better: str) -> str:
     if ratio is None or ratio.p >= 1 - CONFIDENCE or better == "neither":
         return NO_DIFFERENCE
     return BETTER if (ratio.ratio > 1) == (better == "higher") else WORSE
+
+
+def _supported(metrics: dict[str, ComparedMetric], found: dict[str, Support]) -> dict[str, ComparedMetric]:
+    """The metrics with what the cost models say of them: where they disagree, nothing is better or worse."""
+    told = dict(metrics)
+    for name, support in found.items():
+        if (compared := metrics.get(name)) is not None:
+            unsure = support.word == DISAGREE and compared.word in (BETTER, WORSE)
+            told[name] = replace(compared, support=support, word=DISAGREE if unsure else compared.word)
+    return told
 
 
 def _reported_metrics(pair: Pair) -> dict[str, ComparedMetric]:

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 
 from harness.core.errors import UserError
 from harness.measure.metrics import PROFITS
-from harness.report.comparison import Comparison, metric_names
+from harness.report.comparison import ComparedMetric, Comparison, metric_names
+from harness.report.support import WORDS
 
-_FAIL_ON = re.compile(r"\s*([a-z0-9_]+(?:\.(?:mean|p50|p90|p95|p99))?)\s*(<=|>=|<|>)\s*([+-]?\d+(?:\.\d+)?)\s*%\s*")
+_FAIL_ON = re.compile(
+    r"\s*([a-z0-9_]+(?:\.(?:mean|p50|p90|p95|p99))?)\s*(<=|>=|<|>)\s*([+-]?\d+(?:\.\d+)?)\s*%\s*(supported|likely)?\s*"
+)
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -19,13 +22,15 @@ _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": opera
 class FailOn:
     """A condition for CI: fails when the change of B against A, in percent of A, meets it.
 
-    The change is the point value, whatever its interval: choose the limit wider than the noise.
+    The change is the point value, whatever its interval: choose the limit wider than the noise. With `required`
+    (supported, likely) it also fails where the cost models of simulated arms do not agree so far on its sign.
     """
 
     text: str
     metric: str
     sign: str
     percent: float
+    required: str = ""
 
     def failure(self, comparison: Comparison) -> str | None:
         """Why the condition fails, None where it does not; what could not be compared fails.
@@ -41,7 +46,16 @@ class FailOn:
         change = 100 * (compared.ratio - 1)
         if _OPERATORS[self.sign](change, self.percent):
             return f"--fail-on {self.text}: {self.metric} changed by {change:+.2f}% ({compared.word})"
-        return None
+        return self._unsupported(compared)
+
+    def _unsupported(self, compared: ComparedMetric) -> str | None:
+        if not self.required:
+            return None
+        support = compared.support
+        if support is None:
+            return f"--fail-on {self.text}: {self.metric} was not held against other cost models"
+        enough = WORDS[: 1 if self.required == "supported" else 2]
+        return None if support.word in enough else f"--fail-on {self.text}: {self.metric}: {support.word}"
 
 
 def parse_fail_on(text: str) -> FailOn:
@@ -59,4 +73,4 @@ def parse_fail_on(text: str) -> FailOn:
         raise UserError(
             f"--fail-on {text!r}: no metric {metric} in a comparison, where the nearest are {listed}; {example}"
         )
-    return FailOn(text, metric, condition[2], float(condition[3]))
+    return FailOn(text, metric, condition[2], float(condition[3]), condition[4] or "")

@@ -28,8 +28,31 @@ def sentences(comparison: Comparison) -> list[str]:
         for label, compared in labelled.items():
             if compared.ratio is not None:
                 lines.append(f"  {label:<13} {change_with_interval(compared)}: {_word_and_remedy(compared)}")
+                lines += support_lines(compared)
     lines += [f"  note: {note}" for note in comparison.notes]
     return lines
+
+
+def support_words(compared: ComparedMetric) -> str:
+    """The change under each cost model, and whether they agree; empty where arms were not held against others."""
+    support = compared.support
+    if support is None:
+        return ""
+    told = ", ".join(f"{model} {change:+.1f} %" for model, change in support.changes.items())
+    alone = " (one cost model alone)" if len(support.changes) == 1 else ""
+    return f"{told}: {support.word}{alone}"
+
+
+def support_lines(compared: ComparedMetric) -> list[str]:
+    """The same as a line of a terminal, with the band; none where arms were not held against others."""
+    support = compared.support
+    if support is None:
+        return []
+    line = f"    by cost model: {support_words(compared)}"
+    if support.band is not None:
+        low, high = support.band
+        line += f"; published gains lay within {low:+.0f} … {high:+.0f} % of such in 80 %"
+    return [line]
 
 
 def change_with_interval(compared: ComparedMetric) -> str:

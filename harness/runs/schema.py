@@ -135,6 +135,7 @@ _MANIFEST: dict[str, ValueForm] = {
     "prefix_cache": _or_null(_OBJECT),
     "prefix_cache.declared": _or_null(_SHARE),
     "prefix_cache.observed": _SHARE,
+    "beside": _all(_all(_NUMBER, "metrics by name"), "an object of cost models with their metrics"),
     "off_grid": _OBJECT,
     "off_grid.share": _SHARE,
     **_SPEC,

@@ -39,6 +39,7 @@ class Asked:
     requests: int | None = None
     repeat: int = 1
     profiles: Mapping[str, ProfileFile] = field(default_factory=dict)
+    alone: bool = False
 
 
 def split_policies(texts: Sequence[str]) -> list[str]:
@@ -103,6 +104,7 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
         requests=options.requests,
         repeat=options.repeat,
         profiles=profile_files(options.gpu_names),
+        alone=options.alone,
     )
 
 

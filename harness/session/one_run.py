@@ -16,6 +16,7 @@ from harness.engines.simulated import Simulated
 from harness.runs.provenance import collect
 from harness.runs.run import Run, load_run
 from harness.runs.writer import RunWriter
+from harness.session.beside import MOST_REQUESTS, beside
 from harness.session.lengths import notes_on
 from workloads.catalog import load_workload
 from workloads.core import options
@@ -58,9 +59,17 @@ def stream_of(spec: RunSpec) -> Stream:
     return schedule(parse_arrival(spec.arrival), trace, spec.seed, spec.think_s if spec.sessions else None)
 
 
-def run(prepared: Prepared, out: Path, argv: Sequence[str], progress: Progress, stopped: Stopped) -> Run:
+def run(
+    prepared: Prepared,
+    out: Path,
+    argv: Sequence[str],
+    progress: Progress,
+    stopped: Stopped,
+    alone: bool = True,
+) -> Run:
     """Replays the stream and returns the finished run; its directory says how it went.
 
+    A simulated run that is not to stay `alone` is held against the other cost models, which its run.json then has.
     Raises UserError where `out` cannot be written, RunFailed where the run broke (its directory keeps what
     was recorded).
     """
@@ -76,7 +85,14 @@ def run(prepared: Prepared, out: Path, argv: Sequence[str], progress: Progress, 
     )
     try:
         ended = engine.replay(writer, progress, stopped)
-        observed = ended.observed | {"notes": [*prepared.notes, *ended.notes]}
+        notes = [*prepared.notes, *ended.notes]
+        observed = dict(ended.observed)
+        if not alone and isinstance(engine, Simulated) and ended.status == "complete":
+            if len(stream.trace) <= MOST_REQUESTS:
+                observed["beside"] = beside(engine, stopped)
+            else:
+                notes.append(f"not held against other cost models: more than {MOST_REQUESTS:,} requests")
+        observed["notes"] = notes
         return load_run(writer.finish(ended.status, ended.reason, observed))
     except KeyboardInterrupt:
         writer.close()

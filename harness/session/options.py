@@ -96,6 +96,7 @@ class RunOptions:
     watermark: float = 0.0
     prefix_caching: float | None = None
     cost_model: str = "auto"
+    alone: bool = False
     host: str = ""
     policy_costs: str = ""
     tp: int = 1

@@ -45,6 +45,7 @@ class RunSession:
         self.specs = plan_runs(
             asked, lambda workload, requests: trace_of(workload, requests, template.seed, template.model)
         )
+        self._alone = asked.alone
         self._given = split_policies(asked.policies)
         self.policies = list(dict.fromkeys(spec.policy for spec in self.specs))
         if template.engine != "endpoint":
@@ -113,7 +114,7 @@ class RunSession:
             bar.update(task, completed=status.finished, told=status_line(status))
 
         prepared = self._ready.pop(spec.digest, None) or prepare(spec, self._make)
-        return run(prepared, self._out, sys.argv, progress, self._stopping)
+        return run(prepared, self._out, sys.argv, progress, self._stopping, self._alone)
 
     def _goes_on(self, failure: Exception, place: int) -> bool:
         """Remembers a failure; whether the next run starts."""

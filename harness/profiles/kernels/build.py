@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from harness.core.host import Host
 from harness.profiles.kernels.attention import Attention, PureCalls
 from harness.profiles.kernels.calls import digest_of, measured_calls
 from harness.profiles.kernels.curves import DECIMALS, Floats
@@ -83,13 +82,20 @@ def find_kernels(gpu: str, shape: Shape, tp: int) -> Found:
 
 
 def build(
-    gpu: str, shape: Shape, tp: int, bandwidth: float, generation: str, host: Host, calls: Path | None = None
+    gpu: str,
+    shape: Shape,
+    tp: int,
+    bandwidth: float,
+    generation: str,
+    host_s: float,
+    decode_s: float,
+    calls: Path | None = None,
 ) -> Kernels:
     """The cost model of a model on `tp` GPUs of a kind.
 
-    `bandwidth` B/s of one; `generation` that of its attention kernels, which decides the law of mixed calls; `calls`
-    is a file of measured attention calls that stands in for tables and law. Raises as `find_kernels` does, and
-    UserError where that file has holes.
+    `bandwidth` B/s of one; `generation` that of its attention kernels, which decides the law of mixed calls; `host_s`
+    and `decode_s` the host's time a step and a decode, s; `calls` a file of measured attention calls that stands in for
+    tables and law. Raises as `find_kernels` does, and UserError where that file has holes.
     """
     found = find_kernels(gpu, shape, tp)
     part = shape.part(tp)
@@ -109,8 +115,8 @@ def build(
         body=np.round(_body(found, shape, tp, bandwidth), DECIMALS).tolist(),
         head=np.round(_head(found, part, bandwidth), DECIMALS).tolist(),
         attention=attention,
-        host_s=host.step_s,
-        decode_s=host.decode_s,
+        host_s=host_s,
+        decode_s=decode_s,
         about={
             "source": f"PyPI {PACKAGE} {VERSION} (Apache-2.0)",
             "vllm": found.system.version,

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from harness.core.errors import UserError
-from harness.core.host import Host
 from harness.core.text import spelled
 from harness.profiles.kernels.build import MOST_SEQUENCES, MOST_TOKENS, captured
 from harness.profiles.kernels.calls import LARGEST_FILE, measured_calls
@@ -23,7 +22,7 @@ DENSE, ATTENTION, SEQUENCES, EXPERTS = "dense.csv", "attention.csv", "per_sequen
 ONCE = ("embedding", "final_layernorm")
 
 
-def from_folder(folder: Path, layers: int, host: Host) -> Kernels:
+def from_folder(folder: Path, layers: int, host_s: float, decode_s: float) -> Kernels:
     """The cost model of a folder's tables, for a model of so many layers; UserError where one lacks or has holes.
 
     The tables are of one GPU's part of the model. Experts are measured with the most that tokens can activate.
@@ -44,8 +43,8 @@ def from_folder(folder: Path, layers: int, host: Host) -> Kernels:
         body=[0.0, *np.round(body, DECIMALS).tolist()],
         head=[0.0, *np.round(head, DECIMALS).tolist()],
         attention=attention,
-        host_s=host.step_s,
-        decode_s=host.decode_s,
+        host_s=host_s,
+        decode_s=decode_s,
         about={"source": f"tables of {folder.name}", "mixed_call": "measured", "tables": digests(folder)},
     )
 

@@ -30,7 +30,7 @@ GPUS = {"h200": "fa3", "l40s": "fa2", "b300": "b300"}
 
 def kernels(gpu: str, shape: Shape = QWEN, tp: int = 1, host: Host = HOST) -> Kernels:
     bandwidth = {"h200": 4.8e12, "l40s": 0.864e12, "b300": 8e12}[gpu]
-    return build(gpu, shape, tp, bandwidth, GPUS[gpu], host)
+    return build(gpu, shape, tp, bandwidth, GPUS[gpu], host.step_s, host.decode_s)
 
 
 def test_a_curve_goes_through_its_points_and_straight_between_their_logarithms() -> None:

@@ -1,0 +1,73 @@
+"""The same run under the other cost models: what a gain that one of them shows is held against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from harness.core.errors import USER_ERRORS
+from harness.core.records import REQUESTS, STEPS
+from harness.engines.base import Status, Stopped
+from harness.engines.simulated import Simulated
+from harness.measure.measured import is_closed_loop
+from harness.measure.summary import summarise
+
+MODELS = ("kernels", "roofline", "linear")
+# The metrics that words are about: a rate's value, a latency's mean.
+METRICS = {"output_throughput": "value", "ttft_s": "mean", "tpot_s": "mean"}
+# A longer run would visibly wait for the others.
+MOST_REQUESTS = 20_000
+
+
+@dataclass(slots=True)
+class _Tables:
+    """Takes rows as a run directory does, and keeps them in memory."""
+
+    requests: list[pa.RecordBatch] = field(default_factory=list)
+    steps: list[pa.RecordBatch] = field(default_factory=list)
+
+    def add_requests(self, batch: pa.RecordBatch) -> None:
+        """Keeps request rows."""
+        self.requests.append(batch)
+
+    def add_steps(self, batch: pa.RecordBatch) -> None:
+        """Keeps step rows."""
+        self.steps.append(batch)
+
+
+def beside(engine: Simulated, stopped: Stopped) -> dict[str, dict[str, float]]:
+    """By cost model the metrics of the run under it; of those that price the pair, without the run's own.
+
+    Policies are told each model's own constants, unless the run names others. Empty where the user wants to stop.
+    """
+    found: dict[str, dict[str, float]] = {}
+    spec = engine.spec
+    for model in MODELS:
+        if model == engine.cost.name or engine.pair.refusal(model) is not None:
+            continue
+        # A host's time is within what linear costs.
+        other = replace(spec, cost_model=model, host="" if model == "linear" else spec.host)
+        try:
+            metrics = _metrics(Simulated(other, engine.stream, engine.profile), stopped)
+        except USER_ERRORS:
+            # A policy that this model cannot serve; the run itself could.
+            continue
+        if stopped():
+            return {}
+        found[model] = metrics
+    return found
+
+
+def _metrics(engine: Simulated, stopped: Stopped) -> dict[str, float]:
+    tables = _Tables()
+
+    def progress(_: Status) -> None:
+        pass
+
+    engine.replay(tables, progress, stopped)
+    requests = pa.Table.from_batches(tables.requests, REQUESTS)
+    steps = pa.Table.from_batches(tables.steps, STEPS)
+    metrics = summarise(requests, steps, engine.spec, is_closed_loop(engine.spec))["metrics"]
+    values = {name: metrics.get(name, {}).get(key) for name, key in METRICS.items()}
+    return {name: value for name, value in values.items() if value is not None}
