@@ -143,7 +143,7 @@ def _lines(text: str) -> Iterable[dict[str, Any]]:
 
 def _number(where: str, number: int, name: str, row: dict[str, Any]) -> float:
     try:
-        value = float(row.get(name))  # type: ignore[arg-type]
+        value = float(row.get(name))  # type: ignore[arg-type] # None raises TypeError
     except (TypeError, ValueError):
         value = float("nan")
     if not np.isfinite(value) or value < 0:

@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-TOKEN = "hf_open_sesame"  # noqa: S105
+TOKEN = "hf_open_sesame"  # noqa: S105 - of the fake hub alone
 
 
 def revision_of(files: dict[str, bytes]) -> str:
