@@ -21,6 +21,15 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+def several(convert: Callable[[str, click.Parameter, click.Context], Any]) -> Callable[..., tuple[Any, ...]]:
+    """What reads an option that may be given several times, each with values apart by commas: `5,10,20`."""
+
+    def read(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[Any, ...]:
+        return tuple(convert(part, parameter, context) for text in given for part in text.split(","))
+
+    return read
+
+
 ALPHA = click.option("--alpha", type=FiniteRange(0), help="Gap in tokens that fairness is held against.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 FORMATS = ("table", "json", "csv", "markdown")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.cli.conditions import FAIL_ON, REQUIRE_VERDICT, check_comparisons, check_verdicts
-from harness.cli.options import ALPHA, JSON, FiniteRange
+from harness.cli.options import ALPHA, JSON, FiniteRange, several
 from harness.core.errors import Interrupted, UserError
 from harness.core.text import shown
 from harness.session.options import CHOICES, LIMITS, RunOptions
@@ -48,8 +48,22 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
     metavar="ENGINE",
     help="auto, simulated, emulated, tokenstep, vllm or endpoint.",
 )
-@click.option("--concurrency", type=_whole("concurrency"), help="Closed loop: requests in flight.  [default: 2048]")
-@click.option("--rate", type=float, help="Open loop: requests per second.")
+@click.option(
+    "--concurrency",
+    "concurrencies",
+    multiple=True,
+    callback=several(_whole("concurrencies").convert),
+    metavar="N[,N…]",
+    help="Closed loop: requests in flight; of several, a curve.  [default: 2048]",
+)
+@click.option(
+    "--rate",
+    "rates",
+    multiple=True,
+    callback=several(click.FLOAT.convert),
+    metavar="R[,R…]",
+    help="Open loop: requests per second; of several, a curve.",
+)
 @click.option(
     "--arrival",
     metavar="A",
@@ -211,6 +225,7 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
     """
     import orjson
 
+    from harness.report.curve import curves_of
     from harness.report.document import runs_document
     from harness.report.fail_on import parse_fail_on
     from harness.session.choose import choose
@@ -226,7 +241,9 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
     runs = session.go()
     comparisons = session.comparisons(runs)
     if as_json:
-        compared = {"comparisons": [comparison.to_dict() for comparison in comparisons]}
+        compared: dict[str, Any] = {"comparisons": [comparison.to_dict() for comparison in comparisons]}
+        if curves := curves_of(runs):
+            compared["curves"] = [curve.to_dict() for curve in curves]
         click.echo(orjson.dumps(runs_document(runs) | compared))
     else:
         session.report(runs, comparisons)

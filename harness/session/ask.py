@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,9 +28,10 @@ _OPTION = re.compile(r"[^:=,]+=")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What `bench run` was asked for: every combination of gpu, workload and policy, `repeat` times.
+    """What `bench run` was asked for: every combination of gpu, workload, arrival and policy, `repeat` times.
 
-    `profiles` are the profile files among the GPUs, by the labels that runs on them go by.
+    An arrival that is empty is the workload's own. `profiles` are the profile files among the GPUs, by the labels that
+    runs on them go by.
     """
 
     gpus: tuple[str, ...]
@@ -40,6 +42,7 @@ class Asked:
     repeat: int = 1
     profiles: Mapping[str, ProfileFile] = field(default_factory=dict)
     alone: bool = False
+    arrivals: tuple[str, ...] = ("",)
 
 
 def split_policies(texts: Sequence[str]) -> list[str]:
@@ -74,7 +77,6 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
         policy="",
         workload="",
         engine=engine,
-        arrival=read_arrival(options, engine),
         slots=options.slots,
         token_budget=options.token_budget,
         seed=options.seed,
@@ -101,6 +103,7 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
         policies=options.policies,
         workloads=options.workloads,
         template=template,
+        arrivals=read_arrivals(options, engine),
         requests=options.requests,
         repeat=options.repeat,
         profiles=profile_files(options.gpu_names),
@@ -130,14 +133,17 @@ def check_costs(options: RunOptions, engine: str) -> None:
             )
 
 
-def read_arrival(options: RunOptions, engine: str) -> str:
-    """The arrival that --arrival, --rate and --concurrency ask for together.
+def read_arrivals(options: RunOptions, engine: str) -> tuple[str, ...]:
+    """The arrivals that --arrival, --rate and --concurrency ask for together, each once.
 
     Where none of them is given it is empty: the workload decides. The token-step model then takes all requests at once.
     """
-    if options.arrival is None and options.rate is None and options.concurrency is None:
-        return Offline().canonical if engine == "tokenstep" else ""
-    return parse_arrival(options.arrival or "", rate=options.rate, concurrency=options.concurrency).canonical
+    if options.arrival is None and not options.rates and not options.concurrencies:
+        return (Offline().canonical if engine == "tokenstep" else "",)
+    loads = itertools.product(options.rates or (None,), options.concurrencies or (None,))
+    text = options.arrival or ""
+    arrivals = [parse_arrival(text, rate=rate, concurrency=concurrency).canonical for rate, concurrency in loads]
+    return tuple(dict.fromkeys(arrivals))
 
 
 def read_slo(text: str | None) -> dict[str, float]:
