@@ -21,7 +21,7 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-def several(convert: Callable[[str, click.Parameter, click.Context], Any]) -> Callable[..., tuple[Any, ...]]:
+def several(convert: Callable[[Any, click.Parameter, click.Context], Any]) -> Callable[..., tuple[Any, ...]]:
     """What reads an option that may be given several times, each with values apart by commas: `5,10,20`."""
 
     def read(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[Any, ...]:
