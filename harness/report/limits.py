@@ -15,7 +15,7 @@ METRICS = ("ttft", "ttft_from_sent", "tpot", "itl", "e2el")
 KEYS = ("mean", *(f"p{percent}" for percent in PERCENTILES))
 EXAMPLE = "--slo ttft_p95=1,tpot_p95=0.05"
 _FORM = re.compile(r"(?P<metric>[a-z0-9_]+?)(?:_s)?[._](?P<key>mean|p\d+(?:\.\d+)?)")
-_VALUE = re.compile(r"(?P<number>[^a-z]+?)\s*(?P<unit>ms|s|)")
+_VALUE = re.compile(r"(?P<number>.+?)\s*(?P<unit>ms|s|)")
 _UNITS_S = {"": 1.0, "s": 1.0, "ms": 1e-3}
 
 
