@@ -21,6 +21,21 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+class Several(click.ParamType):
+    """One or more values of a type, apart by commas; each once, in the order given."""
+
+    name = "list"
+
+    def __init__(self, one: click.ParamType) -> None:
+        self._one = one
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
+        """The values; fails where one is none of the type."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(dict.fromkeys(self._one.convert(part, param, ctx) for part in str(value).split(",")))
+
+
 ALPHA = click.option("--alpha", type=FiniteRange(0), help="Gap in tokens that fairness is held against.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 FORMATS = ("table", "json", "csv", "markdown")
