@@ -21,19 +21,13 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-class Several(click.ParamType):
-    """One or more values of a type, apart by commas; each once, in the order given."""
+def several(one: Any) -> Callable[[click.Context, click.Parameter, str], tuple[Any, ...]]:
+    """A callback that reads one or more values of a click type, apart by commas; each once, in the order given."""
 
-    name = "list"
+    def read(context: click.Context, parameter: click.Parameter, text: str) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(one.convert(part, parameter, context) for part in text.split(",")))
 
-    def __init__(self, one: click.ParamType) -> None:
-        self._one = one
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
-        """The values; fails where one is none of the type."""
-        if isinstance(value, tuple):
-            return value
-        return tuple(dict.fromkeys(self._one.convert(part, param, ctx) for part in str(value).split(",")))
+    return read
 
 
 ALPHA = click.option("--alpha", type=FiniteRange(0), help="Gap in tokens that fairness is held against.")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.cli.conditions import FAIL_ON, REQUIRE_VERDICT, check_comparisons, check_verdicts
-from harness.cli.options import ALPHA, JSON, FiniteRange, Several
+from harness.cli.options import ALPHA, JSON, FiniteRange, several
 from harness.core.errors import Interrupted, UserError
 from harness.core.text import shown
 from harness.session.options import CHOICES, LIMITS, RunOptions
@@ -59,7 +59,7 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
 @click.option("--tp", type=_whole("tp"), default=DEFAULTS.tp, help="GPUs that share the model (tensor parallelism).")
 @click.option(
     "--slots",
-    type=Several(_whole("slots")),
+    callback=several(_whole("slots")),
     default="1024",
     metavar="N[,N…]",
     help="N, the most requests that run at once; each of several is run.",
