@@ -21,11 +21,13 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-def several(convert: Callable[[Any, click.Parameter, click.Context], Any]) -> Callable[..., tuple[Any, ...]]:
-    """What reads an option that may be given several times, each with values apart by commas: `5,10,20`."""
+def several(one: Any) -> Callable[[click.Context, click.Parameter, str | None], tuple[Any, ...]]:
+    """A callback that reads values of a click type, apart by commas; each once, in the order given, none of None."""
 
-    def read(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[Any, ...]:
-        return tuple(convert(part, parameter, context) for text in given for part in text.split(","))
+    def read(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[Any, ...]:
+        if text is None:
+            return ()
+        return tuple(dict.fromkeys(one.convert(part, parameter, context) for part in text.split(",")))
 
     return read
 

@@ -36,7 +36,7 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
 @click.command()
 @click.option("--gpu", "gpus", multiple=True, metavar="G[,G…]", help="GPU profile; `bench gpus` lists them.")
 @click.option("--policy", "policies", multiple=True, metavar="P[,P…]", help="`bench policies` lists them.")
-@click.option("--workload", "workloads", multiple=True, metavar="W", help="`bench workloads` lists them.")
+@click.option("--workload", "workloads", multiple=True, metavar="W[,W…]", help="`bench workloads` lists them.")
 @click.option(
     "--model",
     help="The model served: a name of `bench gpus`, a config.json, or an id on huggingface.co.  "
@@ -51,16 +51,14 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
 @click.option(
     "--concurrency",
     "concurrencies",
-    multiple=True,
-    callback=several(_whole("concurrencies").convert),
+    callback=several(_whole("concurrencies")),
     metavar="N[,N…]",
     help="Closed loop: requests in flight; of several, a curve.  [default: 2048]",
 )
 @click.option(
     "--rate",
     "rates",
-    multiple=True,
-    callback=several(click.FLOAT.convert),
+    callback=several(click.FLOAT),
     metavar="R[,R…]",
     help="Open loop: requests per second; of several, a curve.",
 )
@@ -71,7 +69,13 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
 )
 @click.option("--requests", type=_whole("requests"), help="Requests a run.  [default: 4000, or all of a shorter file]")
 @click.option("--tp", type=_whole("tp"), default=DEFAULTS.tp, help="GPUs that share the model (tensor parallelism).")
-@click.option("--slots", type=_whole("slots"), default=DEFAULTS.slots, help="N, the most requests that run at once.")
+@click.option(
+    "--slots",
+    callback=several(_whole("slots")),
+    default="1024",
+    metavar="N[,N…]",
+    help="N, the most requests that run at once; each of several is run.",
+)
 @click.option(
     "--token-budget", type=_whole("token_budget"), default=DEFAULTS.token_budget, help="B, the most tokens a step."
 )

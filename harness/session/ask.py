@@ -17,6 +17,7 @@ from harness.profiles.memory import BLOCK
 from harness.profiles.pair import KINDS
 from harness.session.options import RunOptions
 from harness.session.profile_files import ProfileFile, profile_files
+from workloads.catalog import is_name
 from workloads.core.arrivals import Offline, parse_arrival
 from workloads.lengths.hints import canonical_lengths
 
@@ -28,10 +29,10 @@ _OPTION = re.compile(r"[^:=,]+=")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What `bench run` was asked for: every combination of gpu, workload, arrival and policy, `repeat` times.
+    """What `bench run` was asked for: every combination of gpu, workload, slots, arrival and policy, `repeat` times.
 
-    An arrival that is empty is the workload's own. `profiles` are the profile files among the GPUs, by the labels that
-    runs on them go by.
+    Where `slots` are none the template's hold; an arrival that is empty is the workload's own. `profiles` are the
+    profile files among the GPUs, by the labels that runs on them go by.
     """
 
     gpus: tuple[str, ...]
@@ -39,6 +40,7 @@ class Asked:
     workloads: tuple[str, ...]
     template: RunSpec
     requests: int | None = None
+    slots: tuple[int, ...] = ()
     repeat: int = 1
     profiles: Mapping[str, ProfileFile] = field(default_factory=dict)
     alone: bool = False
@@ -61,6 +63,24 @@ def split_policies(texts: Sequence[str]) -> list[str]:
     return found
 
 
+def split_workloads(texts: Sequence[str]) -> list[str]:
+    """Workloads from `W[,W…]`, each with its options: `lmsys,synthetic:mu_l=64,mu_o=32,file:a,b.jsonl` names three.
+
+    After a colon a part belongs to the workload before it unless it begins with the name of one.
+    """
+    found: list[str] = []
+    for text in texts:
+        first = len(found)
+        for part in text.split(","):
+            before = found[-1] if len(found) > first else ""
+            begins = not before or (":" not in before and "=" not in part) or is_name(part.partition(":")[0])
+            if begins and before.count('"') % 2 == 0:
+                found.append(part)
+            else:
+                found[-1] += ("," if ":" in before else ":") + part
+    return found
+
+
 def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = None) -> Asked:
     """The runs that the options ask for on this engine; UserError where one is missing or cannot be had.
 
@@ -77,7 +97,7 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
         policy="",
         workload="",
         engine=engine,
-        slots=options.slots,
+        slots=options.slots[0],
         token_budget=options.token_budget,
         seed=options.seed,
         block_size=options.block_size or BLOCK,
@@ -101,10 +121,11 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
     return Asked(
         gpus=tuple(options.gpu_names),
         policies=options.policies,
-        workloads=options.workloads,
+        workloads=tuple(split_workloads(options.workloads)),
         template=template,
         arrivals=read_arrivals(options, engine),
         requests=options.requests,
+        slots=options.slots,
         repeat=options.repeat,
         profiles=profile_files(options.gpu_names),
         alone=options.alone,

@@ -64,6 +64,11 @@ class Arm:
         """The first repeat at no load of its own."""
         return self.specs[0]
 
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """What arms that are compared have in common: GPU, workload and slots."""
+        return self.spec.gpu, self.spec.workload, self.spec.slots
+
 
 class CapacitySearch:
     """Searches every policy's capacity in turn; runs that `out` has already, by the digest of their spec, are taken.
@@ -110,9 +115,9 @@ class CapacitySearch:
         asked = dataclasses.replace(asked, arrivals=(wanted.arrival(loads[start], self._arrival),))
         template = asked.template
         specs = plan_runs(asked, lambda workload, n: trace_of(workload, n, template.seed, template.model))
-        groups: dict[tuple[str, str, str], list[RunSpec]] = {}
+        groups: dict[tuple[str, str, int, str], list[RunSpec]] = {}
         for spec in specs:
-            groups.setdefault((spec.gpu, spec.workload, spec.policy), []).append(spec)
+            groups.setdefault((spec.gpu, spec.workload, spec.slots, spec.policy), []).append(spec)
         arms = []
         for repeats in groups.values():
             _check_requests(repeats[0], wanted.limits)

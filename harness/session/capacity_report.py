@@ -22,7 +22,7 @@ Found = tuple[Arm, Capacity]
 
 
 def capacities_document(search: CapacitySearch) -> dict[str, Any]:
-    """What was found, as JSON values: every arm, and each against the first on its GPU and workload."""
+    """What was found, as JSON values: every arm, and each against the first of its place."""
     arms = [(arm, capacity_of(arm.search)) for arm in search.arms]
     return {
         "axis": search.wanted.axis,
@@ -34,11 +34,11 @@ def capacities_document(search: CapacitySearch) -> dict[str, Any]:
 
 
 def against_first(arms: Sequence[Found]) -> list[tuple[Found, Found]]:
-    """Each arm beside the first that was named on the same GPU and workload."""
-    firsts: dict[tuple[str, str], Found] = {}
+    """Each arm beside the first that was named on the same GPU, workload and slots."""
+    firsts: dict[tuple[str, str, int], Found] = {}
     pairs = []
     for one in arms:
-        first = firsts.setdefault((one[0].spec.gpu, one[0].spec.workload), one)
+        first = firsts.setdefault(one[0].place, one)
         if first is not one:
             pairs.append((first, one))
     return pairs
@@ -50,6 +50,7 @@ def _arm_document(arm: Arm, found: Capacity, limits: Sequence[Limit]) -> dict[st
         "gpu": spec.gpu,
         "model": spec.model,
         "workload": spec.workload,
+        "slots": spec.slots,
         "policy": spec.label,
         "engine": spec.engine,
         "requests": spec.requests,
@@ -81,12 +82,12 @@ def print_capacities(search: CapacitySearch) -> None:
     """The capacities, each against the first, and the curve of all loads that were tried, on standard output."""
     console = plain_console()
     arms = [(arm, capacity_of(arm.search)) for arm in search.arms if arm.search.tried]
-    for place in dict.fromkeys((arm.spec.gpu, arm.spec.workload) for arm, _ in arms):
-        here = [(arm, found) for arm, found in arms if (arm.spec.gpu, arm.spec.workload) == place]
+    for place in dict.fromkeys(arm.place for arm, _ in arms):
+        here = [(arm, found) for arm, found in arms if arm.place == place]
         spec, limits = here[0][0].spec, search.wanted.limits
         told = ", ".join(f"{limit.name} ≤ {limit.limit_s:g} s" for limit in limits)
         told = f"the highest {search.wanted.axis} with {told}; {spec.requests:,} requests a run"
-        console.print(f"\n{place[1]} on {place[0]}: {told}")
+        console.print(f"\n{spec.workload} on {spec.gpu}, {spec.slots:,} slots: {told}")
         console.print(_table(here, search.wanted.axis))
         for arm, found in here:
             for line in _about(arm, found):
@@ -154,7 +155,7 @@ def _about(arm: Arm, found: Capacity) -> list[str]:
     if (waves := waves_at_capacity(arm)) is not None and waves < WAVES:
         wanted = math.ceil(arm.spec.requests * WAVES / waves / 100) * 100
         lines.append(
-            f"at {found.met:g} the run is {waves:.1f} waves long, mostly its start and end, and the load too high: "
+            f"at {found.met:g} the run is {waves:.1f} waves long, mostly its start and end, so that it may be too high: "
             f"--requests {wanted} are {WAVES} waves"
         )
     if arm.ended:

@@ -77,7 +77,7 @@ class RunSession:
         return runs
 
     def comparisons(self, runs: list[Run]) -> list[Comparison]:
-        """The first policy named against each of the others, a GPU, workload and arrival at a time.
+        """The first policy named against each of the others, a GPU, workload, slots and arrival at a time.
 
         None after Ctrl-C.
         """
@@ -140,11 +140,11 @@ class RunSession:
             self._console.print(line, soft_wrap=True)
 
     def _groups(self, runs: list[Run]) -> list[list[list[Run]]]:
-        """The arms of each GPU, workload and arrival, in the order in which their policies were named."""
-        groups: dict[tuple[str, str, str], list[Run]] = {}
+        """The arms of each GPU, workload, slots and arrival, in the order in which their policies were named."""
+        groups: dict[tuple[str, str, int, str], list[Run]] = {}
         for finished in runs:
             spec = finished.spec
-            groups.setdefault((spec.gpu, spec.workload, spec.arrival), []).append(finished)
+            groups.setdefault((spec.gpu, spec.workload, spec.slots, spec.arrival), []).append(finished)
         return [sorted(arms_of(group), key=self._place_of) for group in groups.values()]
 
     def _place_of(self, arm: list[Run]) -> int:

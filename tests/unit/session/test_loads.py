@@ -54,7 +54,7 @@ def test_runs_of_all_loads_share_seeds_repeat_by_repeat() -> None:
 
     template = dataclasses.replace(SPEC, seed=7)
     arrivals = ("poisson:rate=1.0", "poisson:rate=2.0")
-    asked = Asked(("l40s",), ("v1", "ebplus"), (SPEC.workload,), template, 20, 2, arrivals=arrivals)
+    asked = Asked(("l40s",), ("v1", "ebplus"), (SPEC.workload,), template, 20, repeat=2, arrivals=arrivals)
     runs = plan_runs(asked, load)
     assert [(run.repeat, run.seed, run.arrival) for run in runs[::2]] == [
         (repeat, 7 + repeat, arrival) for repeat in (0, 1) for arrival in arrivals
