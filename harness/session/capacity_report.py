@@ -155,7 +155,7 @@ def _about(arm: Arm, found: Capacity) -> list[str]:
     if (waves := waves_at_capacity(arm)) is not None and waves < WAVES:
         wanted = math.ceil(arm.spec.requests * WAVES / waves / 100) * 100
         lines.append(
-            f"at {found.met:g} the run is {waves:.1f} waves long, mostly its start and end, so that it may be too high: "
+            f"at {found.met:g} the run is {waves:.1f} waves long, mostly start and end, so it may be too high: "
             f"--requests {wanted} are {WAVES} waves"
         )
     if arm.ended:
