@@ -15,7 +15,9 @@ from harness.measure.metrics import SLO_METRICS
 from harness.profiles.memory import BLOCK
 from harness.profiles.pair import KINDS
 from harness.session.options import RunOptions
+from harness.session.policy_files import named_policies
 from harness.session.profile_files import ProfileFile, profile_files
+from policies.own.file import PolicyFile
 from workloads.core.arrivals import Offline, parse_arrival
 from workloads.lengths.hints import canonical_lengths
 
@@ -29,7 +31,8 @@ _OPTION = re.compile(r"[^:=,]+=")
 class Asked:
     """What `bench run` was asked for: every combination of gpu, workload and policy, `repeat` times.
 
-    `profiles` are the profile files among the GPUs, by the labels that runs on them go by.
+    `profiles` are the profile files among the GPUs, by the labels that runs on them go by; `policy_files` are the
+    files among the policies, which then have their canonical names.
     """
 
     gpus: tuple[str, ...]
@@ -40,6 +43,7 @@ class Asked:
     repeat: int = 1
     profiles: Mapping[str, ProfileFile] = field(default_factory=dict)
     alone: bool = False
+    policy_files: Mapping[str, PolicyFile] = field(default_factory=dict)
 
 
 def split_policies(texts: Sequence[str]) -> list[str]:
@@ -68,6 +72,7 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
     for name, example in EXAMPLES.items():
         if not getattr(options, name):
             raise UserError(f"bench run needs --{example.split()[0]}, such as --{example}")
+    policies, policy_files = named_policies(split_policies(options.policies), engine)
     template = RunSpec(
         gpu="",
         model=options.model or DEFAULT_MODEL,
@@ -98,13 +103,14 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
     )
     return Asked(
         gpus=tuple(options.gpu_names),
-        policies=options.policies,
+        policies=tuple(policies),
         workloads=options.workloads,
         template=template,
         requests=options.requests,
         repeat=options.repeat,
         profiles=profile_files(options.gpu_names),
         alone=options.alone,
+        policy_files=policy_files,
     )
 
 
