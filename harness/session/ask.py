@@ -18,6 +18,7 @@ from harness.session.options import RunOptions
 from harness.session.policy_files import named_policies
 from harness.session.profile_files import ProfileFile, profile_files
 from policies.own.file import PolicyFile
+from workloads.catalog import is_name
 from workloads.core.arrivals import Offline, parse_arrival
 from workloads.lengths.hints import canonical_lengths
 
@@ -29,10 +30,10 @@ _OPTION = re.compile(r"[^:=,]+=")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What `bench run` was asked for: every combination of gpu, workload and policy, `repeat` times.
+    """What `bench run` was asked for: every combination of gpu, workload, slots and policy, `repeat` times.
 
-    `profiles` are the profile files among the GPUs, by the labels that runs on them go by; `policy_files` are the
-    files among the policies, which then have their canonical names.
+    Where `slots` are none the template's hold. `profiles` are the profile files among the GPUs, by the labels that runs
+    on them go by; `policy_files` are the files among the policies, which then have their canonical names.
     """
 
     gpus: tuple[str, ...]
@@ -40,6 +41,7 @@ class Asked:
     workloads: tuple[str, ...]
     template: RunSpec
     requests: int | None = None
+    slots: tuple[int, ...] = ()
     repeat: int = 1
     profiles: Mapping[str, ProfileFile] = field(default_factory=dict)
     alone: bool = False
@@ -62,6 +64,24 @@ def split_policies(texts: Sequence[str]) -> list[str]:
     return found
 
 
+def split_workloads(texts: Sequence[str]) -> list[str]:
+    """Workloads from `W[,W…]`, each with its options: `lmsys,synthetic:mu_l=64,mu_o=32,file:a,b.jsonl` names three.
+
+    After a colon a part belongs to the workload before it unless it begins with the name of one.
+    """
+    found: list[str] = []
+    for text in texts:
+        first = len(found)
+        for part in text.split(","):
+            before = found[-1] if len(found) > first else ""
+            begins = not before or (":" not in before and "=" not in part) or is_name(part.partition(":")[0])
+            if begins and before.count('"') % 2 == 0:
+                found.append(part)
+            else:
+                found[-1] += ("," if ":" in before else ":") + part
+    return found
+
+
 def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = None) -> Asked:
     """The runs that the options ask for on this engine; UserError where one is missing or cannot be had.
 
@@ -80,7 +100,7 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
         workload="",
         engine=engine,
         arrival=read_arrival(options, engine),
-        slots=options.slots,
+        slots=options.slots[0],
         token_budget=options.token_budget,
         seed=options.seed,
         block_size=options.block_size or BLOCK,
@@ -104,9 +124,10 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
     return Asked(
         gpus=tuple(options.gpu_names),
         policies=tuple(policies),
-        workloads=options.workloads,
+        workloads=tuple(split_workloads(options.workloads)),
         template=template,
         requests=options.requests,
+        slots=options.slots,
         repeat=options.repeat,
         profiles=profile_files(options.gpu_names),
         alone=options.alone,

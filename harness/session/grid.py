@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Callable, Sequence
@@ -70,9 +71,10 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
     """
     gpus, policies, models = _names(asked)
     workloads = _once([canonical_workload(*options.split(text)) for text in asked.workloads])
-    if asked.template.engine != "tokenstep" and asked.template.token_budget < asked.template.slots:
+    every_slots = list(dict.fromkeys(asked.slots or (asked.template.slots,)))
+    if asked.template.engine != "tokenstep" and asked.template.token_budget < max(every_slots):
         raise UserError(
-            f"--token-budget {asked.template.token_budget} is below --slots {asked.template.slots}: "
+            f"--token-budget {asked.template.token_budget} is below --slots {max(every_slots)}: "
             "every running request needs a token a step (vLLM refuses it too); raise the budget or lower the slots"
         )
     lengths = asked.template.lengths
@@ -86,7 +88,7 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
             trace = load(workload, asked.requests)
             requests = requests_of(trace) if asked.requests is None else asked.requests
             arrival = arrival_of(trace, asked.template.arrival).canonical
-            for repeat in range(asked.repeat):
+            for slots, repeat in itertools.product(every_slots, range(asked.repeat)):
                 seed = asked.template.seed + repeat
                 order = list(policies)
                 random.Random(seed).shuffle(order)  # noqa: S311 - an order, no secret
@@ -102,6 +104,7 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
                         policy=policy,
                         policy_sha256=sha256_of(policy, asked.policy_files),
                         requests=requests,
+                        slots=slots,
                         seed=seed,
                         repeat=repeat,
                         lengths=know(policy, lengths),

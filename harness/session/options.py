@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import types
@@ -74,7 +75,8 @@ FIELD_OF = {
 class RunOptions:
     """The options of `bench run`, by the names of the command line; None where a default depends on the rest.
 
-    `gpus` and `policies` may hold several names in one text, apart by commas. `token_budget` and `slots` are B and N.
+    `gpus`, `policies` and `workloads` may hold several names in one text, apart by commas. `token_budget` and `slots`
+    are B and N; each of several `slots` is a setting of its own for all policies.
     `arrival`, `rate` (requests/s) and `concurrency` say together how requests come. Names that end in `_s` are
     seconds; `alpha` and `kv_tokens` are tokens. Those from `url` on belong to engines that drive or start a server.
     """
@@ -88,7 +90,7 @@ class RunOptions:
     rate: float | None = None
     arrival: str | None = None
     requests: int | None = None
-    slots: int = 1024
+    slots: tuple[int, ...] = (1024,)
     token_budget: int = 14336
     kv_tokens: int | None = None
     block_size: int | None = None
@@ -152,9 +154,9 @@ def read_options(given: Mapping[str, Any]) -> RunOptions:
     """Options by the names of the command line with underscores, as Python or TOML values; UserError where one is off.
 
     What may be given several times on the command line (`gpu`, `policy`, `workload`, `field` …) takes a text or a list
-    of them.
+    of them, and so do `slots`.
     """
-    kinds = typing.get_type_hints(RunOptions)
+    kinds = _kinds()
     command_line_names = {field: name for name, field in FIELD_OF.items()}
     known = [command_line_names.get(field.name, field.name) for field in dataclasses.fields(RunOptions)]
     values = {}
@@ -166,6 +168,12 @@ def read_options(given: Mapping[str, Any]) -> RunOptions:
     return RunOptions(**values)
 
 
+@functools.cache
+def _kinds() -> dict[str, Any]:
+    """The type of each field of RunOptions."""
+    return typing.get_type_hints(RunOptions)
+
+
 def _read(name: str, field: str, value: Any, kind: Any) -> Any:
     """One value as its field holds it."""
     if isinstance(kind, types.UnionType):
@@ -173,8 +181,8 @@ def _read(name: str, field: str, value: Any, kind: Any) -> Any:
             return None
         (kind,) = (part for part in kind.__args__ if part is not type(None))
     if typing.get_origin(kind) is tuple:
-        texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list | tuple) else (value,)
-        return tuple(_read(name, field, text, str) for text in texts)
+        values = tuple(value) if isinstance(value, list | tuple) else (value,)
+        return tuple(_read(name, field, one, typing.get_args(kind)[0]) for one in values)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

@@ -73,7 +73,7 @@ class RunSession:
         return runs
 
     def comparisons(self, runs: list[Run]) -> list[Comparison]:
-        """The first policy named against each of the others, a GPU and workload at a time; none after Ctrl-C."""
+        """The first policy named against each of the others, a GPU, workload and slots at a time; none after Ctrl-C."""
         if self.interrupted or self.failure:
             return []
         comparisons = []
@@ -126,10 +126,11 @@ class RunSession:
         return True
 
     def _groups(self, runs: list[Run]) -> list[list[list[Run]]]:
-        """The arms of each GPU and workload, in the order in which their policies were named."""
-        groups: dict[tuple[str, str], list[Run]] = {}
+        """The arms of each GPU, workload and slots, in the order in which their policies were named."""
+        groups: dict[tuple[str, str, int], list[Run]] = {}
         for finished in runs:
-            groups.setdefault((finished.spec.gpu, finished.spec.workload), []).append(finished)
+            spec = finished.spec
+            groups.setdefault((spec.gpu, spec.workload, spec.slots), []).append(finished)
         return [sorted(arms_of(group), key=self._place_of) for group in groups.values()]
 
     def _place_of(self, arm: list[Run]) -> int:

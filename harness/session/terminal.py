@@ -67,13 +67,14 @@ def status_line(status: Status) -> str:
 
 
 def print_answer(groups: Sequence[Arms], comparisons: Sequence[Comparison], said: Sequence[str]) -> None:
-    """Tables and sentences on standard output, a GPU and workload at a time, then where the files are.
+    """Tables and sentences on standard output, a GPU, workload and slots at a time, then where the files are.
 
     Notes that were `said` before the runs are not said again.
     """
     console = plain_console()
+    several = len({arm[0].spec.slots for arms in groups for arm in arms}) > 1
     for arms in groups:
-        _print_group(console, arms, comparisons, said)
+        _print_group(console, arms, comparisons, said, several)
 
 
 def print_places(runs: Sequence[Run]) -> None:
@@ -84,12 +85,15 @@ def print_places(runs: Sequence[Run]) -> None:
         console.print(str(run.path), markup=False, soft_wrap=True)
 
 
-def _print_group(console: Console, arms: Arms, comparisons: Sequence[Comparison], said: Sequence[str]) -> None:
+def _print_group(
+    console: Console, arms: Arms, comparisons: Sequence[Comparison], said: Sequence[str], with_slots: bool
+) -> None:
     runs = [run for arm in arms for run in arm]
     spec = runs[0].spec
     label = runs[0].manifest["provenance"].get("trace_label", spec.workload)
     heading = spec.workload if label == spec.workload else f"{spec.workload} [{label}]"
-    console.print(f"\n{heading} on {spec.gpu}: {spec.requests:,} requests, {spec.arrival}")
+    slots = f", {spec.slots:,} slots" if with_slots else ""
+    console.print(f"\n{heading} on {spec.gpu}: {spec.requests:,} requests, {spec.arrival}{slots}")
     console.print(run_table(runs))
     fairness = fairness_table(runs)
     if fairness is not None:

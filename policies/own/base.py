@@ -12,7 +12,8 @@ class OwnPolicy:
     """A scheduler policy in a user's file; `plan` is all that it must say.
 
     Options are what the class annotates with a default (`k: int = 8`), what its own `__init__` takes by name, or
-    OPTIONS, a tuple of `Option`. The base's `__init__` keeps them, `slots` and `costs` as attributes.
+    OPTIONS, a tuple of `Option`. The base's `__init__` keeps them, `slots` and `costs` as attributes. A class that has
+    a method `on_timed_step` hears what its own steps took (policies/timed.py).
     """
 
     OPTIONS: ClassVar[tuple[Any, ...] | None] = None

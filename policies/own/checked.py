@@ -14,6 +14,7 @@ from policies.own.file import PolicyFile
 from policies.own.queue import CheckedOrder
 from policies.own.seen import Seen
 from policies.own.watch import Overrun, Watch
+from policies.timed import HearsTime, hearer_of
 
 Answer = TypeVar("Answer")
 
@@ -34,6 +35,9 @@ class Checked:
         order = getattr(policy, "order", None)
         if order is not None:
             self.order = CheckedOrder(order, self)
+        if hearer_of(policy) is not None:
+            # Engines tell of time where there is one to tell.
+            self.on_timed_step: HearsTime = self._on_timed_step
 
     def plan(self, view: View) -> StepPlan:
         """What the next step may hold, seen to be a plan."""
@@ -56,6 +60,9 @@ class Checked:
         """Passed on."""
         self.ask("on_steps", self.policy.on_steps, steps, decodes, running, first_tokens)
         self.step += steps
+
+    def _on_timed_step(self, *told: Any) -> None:
+        self.ask("on_timed_step", self.policy.on_timed_step, *told)
 
     def on_admit(self, prompt_tokens: int, /) -> None:
         """Passed on."""
@@ -131,6 +138,8 @@ def _is_plan(plan: StepPlan) -> bool:
         and plan.admit >= 0
         and type(plan.steps) is int
         and plan.steps >= 1
+        and type(plan.tokens) is int
+        and plan.tokens >= 1
         and (again is None or (isinstance(again, int | float) and math.isfinite(again) and again < 9e9))
     )
 

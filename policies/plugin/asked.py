@@ -17,6 +17,7 @@ from policies.core import (
     View,
     due_ns,
 )
+from policies.timed import HearsTime, hearer_of
 
 Answer = TypeVar("Answer")
 
@@ -33,6 +34,7 @@ class AskedPolicy:
         "_again_at",
         "_again_ns",
         "_held_since_ns",
+        "_hear",
         "_plan",
         "changed",
         "finished",
@@ -40,6 +42,7 @@ class AskedPolicy:
         "policy",
         "state",
         "steps",
+        "tell_of_time",
     )
 
     def __init__(self, name: str, policy: Policy) -> None:
@@ -53,6 +56,14 @@ class AskedPolicy:
         self._again_at = 0
         self._again_ns = UNLIMITED
         self._held_since_ns = -1  # while an order to hold all back stands, else -1
+        self._hear = hearer_of(policy)
+        # What tells it of the time that its steps took, where it wants to hear of that and somebody can say.
+        self.tell_of_time: Callable[[HearsTime], None] | None = None
+
+    @property
+    def hears_time(self) -> bool:
+        """The policy wants to be told what its steps took."""
+        return self._hear is not None
 
     def ask(self, what: str, question: Callable[..., Answer], *args: Any) -> Answer:
         """The answer to any question; `what` says which it was."""
@@ -67,6 +78,8 @@ class AskedPolicy:
             self.tell_of_ends()
         if not (self.changed or self.steps >= self._again_at or now_ns >= self._again_ns or self._draws(view)):
             return self._plan
+        if self._hear is not None and self.tell_of_time is not None:
+            self.ask("on_timed_step", self.tell_of_time, self._hear)
         try:
             plan = self._plan = self.policy.plan(view)
             self.state = self.policy.state()

@@ -68,7 +68,8 @@ def test_the_policy_of_ten_lines_is_v1() -> None:
         ("    def plan(self, view): return StepPlan(Phase.MIXED, 1.5)\n", "admit=1.5"),
         ("    def plan(self, view): return StepPlan(Phase.MIXED, 1, 0)\n", "steps=0"),
         ("    def plan(self, view): return StepPlan(0, 1)\n", "phase=0"),
-        ("    def plan(self, view): return StepPlan(Phase.MIXED, 1, 1, float('nan'))\n", "again_at_s=nan"),
+        ("    def plan(self, view): return StepPlan(Phase.MIXED, 1, again_at_s=float('nan'))\n", "again_at_s=nan"),
+        ("    def plan(self, view): return StepPlan(Phase.MIXED, 1, tokens=0)\n", "tokens=0"),
         ("    def plan(self, view): raise SystemExit\n", "raised SystemExit at step 0 in plan"),
         ("    def plan(self, view): return DECODE\n", "holds 8 requests back at step 0 while nothing can decode"),
         ("    def plan(self, view): view.max_tokens\n", "no attribute 'max_tokens'"),
@@ -132,7 +133,7 @@ def test_it_may_hold_all_back_until_a_time() -> None:
     body = (
         "    def plan(self, view):\n"
         "        if view.now_s < 0.01 and not view.decoding:\n"
-        "            return StepPlan(Phase.DECODE, 0, UNLIMITED, 0.01)\n"
+        "            return StepPlan(Phase.DECODE, 0, UNLIMITED, again_at_s=0.01)\n"
         "        return MIXED\n"
     )
     rows = run(made(body), at([0, 2, 30]))
@@ -149,7 +150,7 @@ def test_a_time_to_be_asked_again_is_the_same_whether_or_not_steps_are_leapt_ove
         "    def plan(self, view):\n"
         "        self.asked += 1\n"
         "        self.now = view.now_s\n"
-        f"        return StepPlan(Phase.MIXED, UNLIMITED, UNLIMITED, view.now_s + {again})\n"
+        f"        return StepPlan(Phase.MIXED, UNLIMITED, UNLIMITED, again_at_s=view.now_s + {again})\n"
         "    def columns(self): return self.asked, self.now\n"
     )
     stream = closed([(4, 400), (9, 300), (2, 77)], 3)
@@ -181,6 +182,17 @@ ORDERED = (
     "    def __init__(self, **given):\n        super().__init__(**given)\n        self.order = Ranked({rank})\n"
     f"{MIXED_PLAN}"
 )
+
+
+def test_it_hears_what_its_steps_took_where_it_wants_to() -> None:
+    body = (
+        "    def __init__(self, **given):\n        super().__init__(**given)\n        self.told = []\n"
+        f"{MIXED_PLAN}    def on_timed_step(self, *told): self.told.append(told)\n"
+    )
+    policy = made(body)
+    rows = run(policy, closed([(4, 50)] * 30))
+    assert sum(told[0] for told in policy.policy.told) in range(len(rows.steps) - 50, len(rows.steps) + 1)
+    assert not hasattr(made(MIXED_PLAN), "on_timed_step")
 
 
 def test_an_order_of_its_own() -> None:
