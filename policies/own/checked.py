@@ -149,4 +149,4 @@ def _shown(value: Any) -> str:
         text = " ".join(repr(value).split())
     except Exception:
         text = f"a {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    return text if len(text) <= 160 else f"{text[:159]}…"

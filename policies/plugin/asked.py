@@ -33,8 +33,8 @@ class AskedPolicy:
     __slots__ = (
         "_again_at",
         "_again_ns",
-        "_held_since_ns",
         "_hear",
+        "_held_since_ns",
         "_plan",
         "changed",
         "finished",
