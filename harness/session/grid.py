@@ -65,8 +65,8 @@ def requests_of(trace: Trace) -> int:
 def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[RunSpec]:
     """The runs in the order in which they go; `load` gives so many rows of a workload, None all that it has.
 
-    Without an arrival (the template's is empty) a run takes the workload's own.
-    Repeat i has seed + i, equal across the policies, so that arms are paired. Within a repeat the order of
+    Without an arrival (an empty text) a run takes the workload's own.
+    Repeat i has seed + i, equal across policies and arrivals, so that arms are paired. Within a repeat the order of
     the policies is shuffled (seeded), so that none always goes first.
     """
     gpus, policies, models = _names(asked)
@@ -87,8 +87,8 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
         for workload in workloads:
             trace = load(workload, asked.requests)
             requests = requests_of(trace) if asked.requests is None else asked.requests
-            arrival = arrival_of(trace, asked.template.arrival).canonical
-            for slots, repeat in itertools.product(every_slots, range(asked.repeat)):
+            arrivals = [arrival_of(trace, text).canonical for text in asked.arrivals]
+            for slots, repeat, arrival in itertools.product(every_slots, range(asked.repeat), arrivals):
                 seed = asked.template.seed + repeat
                 order = list(policies)
                 random.Random(seed).shuffle(order)  # noqa: S311 - an order, no secret
