@@ -15,7 +15,7 @@ from harness.profiles.cost import CostModel
 from harness.profiles.derived import prefill_line, step_costs
 from harness.profiles.figures import Fit, Gpu, Model
 from harness.profiles.files import gpu_names, known_gpu, load_gpu, load_model, model_names
-from harness.profiles.kernels.build import build, find_kernels, law_status
+from harness.profiles.kernels.build import build, build_once, find_kernels, law_status
 from harness.profiles.kernels.folder import from_folder
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.kernels.package import NoSuchTimesError
@@ -102,9 +102,9 @@ class Pair:
     def chosen(self, kind: str = "auto") -> str:
         """The cost model that a kind means; `kernels:PATH` names tables of one's own.
 
-        `auto` is linear where the user calibrated the pair. Else it is kernels for a dense model, or roofline: published
-        linear step times flatter policies that batch one phase at a time (docs/fidelity.md), so they come last. A
-        mixture of experts takes them first.
+        `auto` is linear where the user calibrated the pair. Else it is kernels for a dense model, or roofline. What
+        others published as linear flatters policies that batch one phase at a time (docs/fidelity.md): it comes last,
+        but for a mixture of experts.
         """
         name, _, path = kind.partition(":")
         if path and name == "kernels":
@@ -257,7 +257,8 @@ class Pair:
         assert gpu.bandwidth_tb_s is not None
         assert gpu.attention is not None
         bandwidth = gpu.bandwidth_tb_s * 1e12
-        return build(gpu.name, shape, self.tp, bandwidth, gpu.attention, host.step_s, host.decode_s, own)
+        asked = (gpu.name, shape, self.tp, bandwidth, gpu.attention, host.step_s, host.decode_s)
+        return build_once(*asked) if own is None else build(*asked, own)
 
     def _roofline(self, host: Host) -> Roofline:
         gpu, model = self.gpu, self.model
