@@ -33,11 +33,13 @@ class StepPlan:
     """The answer: the phase of the coming steps and how many waiting requests may enter in each.
 
     It holds for `steps` steps where nothing changes: for one unless the policy says that it need not be asked again.
+    Each may hold at most `tokens` prompt tokens, from 1, beside what its decodes leave of the engine's own budget.
     """
 
     phase: Phase
     admit: int
     steps: int = 1
+    tokens: int = 1 << 62
 
 
 UNLIMITED = 1 << 62
@@ -133,7 +135,10 @@ class Order(Protocol):
 
 
 class Policy(Protocol):
-    """A scheduler policy. It never sees an engine, a clock of its own, or vLLM."""
+    """A scheduler policy. It never sees an engine, a clock of its own, or vLLM.
+
+    One that has a method `on_timed_step` as well is told what its steps took (policies/timed.py).
+    """
 
     @property
     def order(self) -> Order | None:

@@ -30,6 +30,7 @@ from policies.plugin.step_book import StepBook
 from policies.plugin.step_log import ABORT, PREEMPTION, StepLog
 from policies.plugin.step_rows import StepRows
 from policies.plugin.view import EngineView
+from policies.timed import TimedSteps
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,9 @@ class PolicyScheduler(AsyncScheduler):
         name = canonical_policy(setup.name, setup.options)
         self.asked = AskedPolicy(name, make_policy(setup.name, setup.options, slots, setup.costs))
         self.rows = StepRows()
+        if self.asked.hears_time:
+            self.rows.timed = TimedSteps()
+            self.asked.tell_of_time = self.rows.tell_of_time
         self.view = EngineView(self, slots, self.rows)
         self.book = StepBook(self.asked, self.view, self.rows)
         self.narrowing = Narrowing(self, super().schedule, slots, self.view.partly_prefilled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Callable, Sequence
@@ -62,15 +63,16 @@ def requests_of(trace: Trace) -> int:
 def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[RunSpec]:
     """The runs in the order in which they go; `load` gives so many rows of a workload, None all that it has.
 
-    Without an arrival (the template's is empty) a run takes the workload's own.
-    Repeat i has seed + i, equal across the policies, so that arms are paired. Within a repeat the order of
+    Without an arrival (an empty text) a run takes the workload's own.
+    Repeat i has seed + i, equal across policies and arrivals, so that arms are paired. Within a repeat the order of
     the policies is shuffled (seeded), so that none always goes first.
     """
     gpus, policies, models = _names(asked)
     workloads = _once([canonical_workload(*options.split(text)) for text in asked.workloads])
-    if asked.template.engine != "tokenstep" and asked.template.token_budget < asked.template.slots:
+    every_slots = list(dict.fromkeys(asked.slots or (asked.template.slots,)))
+    if asked.template.engine != "tokenstep" and asked.template.token_budget < max(every_slots):
         raise UserError(
-            f"--token-budget {asked.template.token_budget} is below --slots {asked.template.slots}: "
+            f"--token-budget {asked.template.token_budget} is below --slots {max(every_slots)}: "
             "every running request needs a token a step (vLLM refuses it too); raise the budget or lower the slots"
         )
     lengths = asked.template.lengths
@@ -84,8 +86,8 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
         for workload in workloads:
             trace = load(workload, asked.requests)
             requests = requests_of(trace) if asked.requests is None else asked.requests
-            arrival = arrival_of(trace, asked.template.arrival).canonical
-            for repeat in range(asked.repeat):
+            arrivals = [arrival_of(trace, text).canonical for text in asked.arrivals]
+            for slots, repeat, arrival in itertools.product(every_slots, range(asked.repeat), arrivals):
                 seed = asked.template.seed + repeat
                 order = list(policies)
                 random.Random(seed).shuffle(order)  # noqa: S311 - an order, no secret
@@ -100,6 +102,7 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
                         arrival=arrival,
                         policy=policy,
                         requests=requests,
+                        slots=slots,
                         seed=seed,
                         repeat=repeat,
                         lengths=know(policy, lengths),

@@ -14,6 +14,7 @@ from harness.simulate.scheduler import Scheduler
 from harness.simulate.state import State
 from harness.simulate.token_times import TokenTimes
 from policies.core import MIXED, Policy, StepPlan
+from policies.timed import TimedSteps, hearer_of
 from workloads.core.stream import Stream
 from workloads.lengths.hints import Hints
 
@@ -48,6 +49,8 @@ class BatchLoop:
         self._times = TokenTimes(len(stream.trace))
         self._scheduler = Scheduler(self.state, policy, cache, self._times)
         self._log = RowLog()
+        self._hear = hearer_of(policy)
+        self._timed = TimedSteps()
         self._now = 0
 
     @property
@@ -61,7 +64,7 @@ class BatchLoop:
         Returns True when every request sent has ended, False when `sink` said stop (it returned False).
         """
         state, policy, arrivals, log = self.state, self._policy, self._arrivals, self._log
-        batch = state.batch
+        batch, hear = state.batch, self._hear
         flushed = 0
         changed = True
         plan, again_at = MIXED, 0
@@ -76,6 +79,8 @@ class BatchLoop:
                 continue
             # An order may let someone start as time goes by: it is asked before each step in which anyone waits.
             if changed or self.step_count >= again_at or (state.order is not None and state.waiting_queue):
+                if hear is not None:
+                    self._timed.tell(hear)
                 plan = policy.plan(state)
                 again_at = self.step_count + plan.steps
                 policy_state = policy.state()
@@ -141,6 +146,8 @@ class BatchLoop:
         if completed:
             self._begin_decoding(completed)
         self._policy.on_steps(1, decodes, running, len(completed))
+        if self._hear is not None:
+            self._timed.add(1, prefill_tokens, step.prefill_work, decodes, context, duration, step.preempted)
         self._log.steps += pack_step(
             start,
             duration,
@@ -195,9 +202,14 @@ class BatchLoop:
         leap.rows[:, -1] = self._log.state_index
         self._log.steps += leap.rows.tobytes()
         self._times.ticks.frombytes(leap.ends.tobytes())
+        end = int(leap.ends[-1])
+        if self._hear is not None:
+            n = state.decoding
+            contexts = steps * state.batch.context()[0] + n * (steps * (steps - 1) // 2)
+            self._timed.add(steps, 0, 0.0, n, contexts, end - self._now, 0)
         state.batch.clock += steps
         state.free_blocks -= leap.blocks
-        self._now = int(leap.ends[-1])
+        self._now = end
         self.step_count += steps
         self._policy.on_steps(steps, state.decoding, state.decoding, 0)
         return False

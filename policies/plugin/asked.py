@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from policies.core import MIXED, Phase, Policy, PolicyState, StepPlan, View
+from policies.timed import HearsTime, hearer_of
 
 Answer = TypeVar("Answer")
 
@@ -22,7 +23,18 @@ class AskedPolicy:
     before its plan has run out; `state` is what it held to be true when it made that.
     """
 
-    __slots__ = ("_again_at", "_plan", "changed", "finished", "name", "policy", "state", "steps")
+    __slots__ = (
+        "_again_at",
+        "_hear",
+        "_plan",
+        "changed",
+        "finished",
+        "name",
+        "policy",
+        "state",
+        "steps",
+        "tell_of_time",
+    )
 
     def __init__(self, name: str, policy: Policy) -> None:
         self.name = name
@@ -33,6 +45,14 @@ class AskedPolicy:
         self.state: PolicyState | None = None
         self._plan = MIXED
         self._again_at = 0
+        self._hear = hearer_of(policy)
+        # What tells it of the time that its steps took, where it wants to hear of that and somebody can say.
+        self.tell_of_time: Callable[[HearsTime], None] | None = None
+
+    @property
+    def hears_time(self) -> bool:
+        """The policy wants to be told what its steps took."""
+        return self._hear is not None
 
     def ask(self, what: str, question: Callable[..., Answer], *args: Any) -> Answer:
         """The answer to any question; `what` says which it was."""
@@ -47,6 +67,8 @@ class AskedPolicy:
             self.tell_of_ends()
         if not (self.changed or self.steps >= self._again_at or self._draws(view)):
             return self._plan
+        if self._hear is not None and self.tell_of_time is not None:
+            self.ask("on_timed_step", self.tell_of_time, self._hear)
         try:
             plan = self._plan = self.policy.plan(view)
             self.state = self.policy.state()
