@@ -17,9 +17,11 @@ from harness.profiles.names import model_name, model_on
 from harness.profiles.pair import load_pair
 from harness.session.ask import Asked, split_policies
 from harness.session.lengths import check_used, known_offline, known_to
+from harness.session.policy_files import sha256_of
 from harness.session.profile_files import ENDING, labels_of
 from policies.catalog import V0_ENGINE, VLLM_OWN, canonical_policy, read_policy
 from policies.offline.catalog import canonical_offline
+from policies.own.file import is_own
 from workloads.catalog import canonical_workload
 from workloads.core import options
 from workloads.core.arrivals import Arrival, Closed, ClosedPhases, FromTrace, parse_arrival
@@ -33,7 +35,8 @@ DEFAULT_REQUESTS = 4000
 def canonical_policies(texts: Sequence[str], engine: str = "auto") -> list[str]:
     """The policies asked for in canonical form, each once, in the order given."""
     canonical = canonical_offline if engine == "tokenstep" else canonical_policy
-    return _once([canonical(*read_policy(text)) for text in split_policies(texts)])
+    # Those in files have their canonical names already.
+    return _once([text if is_own(text) else canonical(*read_policy(text)) for text in split_policies(texts)])
 
 
 def arrival_of(trace: Trace, asked: str) -> Arrival:
@@ -101,6 +104,7 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
                         workload=workload,
                         arrival=arrival,
                         policy=policy,
+                        policy_sha256=sha256_of(policy, asked.policy_files),
                         requests=requests,
                         slots=slots,
                         seed=seed,

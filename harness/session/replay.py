@@ -132,7 +132,7 @@ def _engine_of(published: Run) -> MakeEngine:
     spec = published.spec
     if spec.engine == "tokenstep":
         return TokenStep
-    return simulated_on({spec.gpu: ProfileFile(published.profile, spec.gpu, spec.profile)})
+    return simulated_on({spec.gpu: ProfileFile(published.profile, spec.gpu, spec.profile)}, {})
 
 
 def _refuse(published: Run) -> None:
