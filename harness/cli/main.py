@@ -20,7 +20,7 @@ from harness.cli.other_tools import ours_for
 from harness.cli.profit import profit
 from harness.cli.reproduce import reproduce
 from harness.cli.run import run
-from harness.cli.runs import list_runs, publish, recover, show
+from harness.cli.runs import list_runs, publish, recover, show, verify
 from harness.cli.site import site
 from harness.cli.trace import trace
 from harness.cli.validate import validate
@@ -34,6 +34,7 @@ COMMANDS = [
     show,
     list_runs,
     recover,
+    verify,
     publish,
     profit,
     calibrate,
