@@ -16,6 +16,7 @@ from harness.cli.catalogs import list_gpus, list_policies, list_workloads
 from harness.cli.compare import compare
 from harness.cli.driving import doctor, mock_server
 from harness.cli.engine import engines
+from harness.cli.exchange import export_run, import_results
 from harness.cli.other_tools import ours_for
 from harness.cli.profit import profit
 from harness.cli.reproduce import reproduce
@@ -36,6 +37,8 @@ COMMANDS = [
     recover,
     verify,
     publish,
+    import_results,
+    export_run,
     profit,
     calibrate,
     validate,
