@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import llmd_benchmark_report
 import numpy as np
@@ -70,7 +71,7 @@ def test_what_went_out_comes_in_with_the_figures_of_the_run(form: str, run: Run,
 def test_the_report_is_valid_by_llmds_own_schema(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text(as_text(EXPORTS["llm-d"](run)))
-    report = llmd_benchmark_report.import_benchmark_report(str(path))
+    report: Any = llmd_benchmark_report.import_benchmark_report(str(path))
     assert report.version == "0.2.1"
     latency = report.results.request_performance.aggregate.latency
     assert latency.time_to_first_token.mean == pytest.approx(run.summary["metrics"]["ttft_from_sent_s"]["mean"])
