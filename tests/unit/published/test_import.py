@@ -1,7 +1,8 @@
 """Results of other tools: what their real programs wrote comes in with their counts and means, and nothing else does.
 
 The files under tests/data/exchange were written by the programs of those names and versions, driven against
-`bench mock-server` with six to fourteen requests; addresses, paths and the text of prompts were taken out.
+`bench mock-server` with six to fourteen requests; addresses, paths and the text of prompts were taken out. GenAI-Perf's
+own load generator does not install everywhere: it was given the times of six such requests in that one's form.
 """
 
 from __future__ import annotations
@@ -85,6 +86,23 @@ def test_aiperf_keeps_its_counts_and_means(tmp_path: Path) -> None:
             assert same(metrics[ours][key], told[theirs][field] / 1e3)
     assert metrics["request_throughput"]["value"] == told["request_throughput"]["avg"]
     assert metrics["output_throughput"]["value"] == told["output_token_throughput"]["avg"]
+
+
+def test_genai_perf_keeps_its_counts_and_means(tmp_path: Path) -> None:
+    told = document("genai-perf-0.0.16.json")
+    counts, metrics = imported("genai-perf-0.0.16.json", tmp_path)
+    lengths = {name: told[f"{name}_sequence_length"]["avg"] * 6 for name in ("input", "output")}
+    assert (counts["completed"], counts["failed"]) == (told["request_count"]["avg"], 0)
+    assert (counts["prompt_tokens"], counts["output_tokens"]) == (lengths["input"], lengths["output"])
+    for ours, theirs in (
+        ("ttft_from_sent_s", "time_to_first_token"),
+        ("tpot_s", "inter_token_latency"),
+        ("e2el_s", "request_latency"),
+    ):
+        for key, field in (("mean", "avg"), ("p50", "p50"), ("p99", "p99"), ("max", "max")):
+            assert same(metrics[ours][key], told[theirs][field] / 1e3)
+    assert metrics["request_throughput"]["value"] == told["request_throughput"]["avg"]
+    assert read_foreign(DATA / "genai-perf-0.0.16.json")[0].tool == "genai-perf"
 
 
 def test_guidellm_keeps_its_counts_and_means(tmp_path: Path) -> None:
