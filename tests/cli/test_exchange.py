@@ -12,9 +12,8 @@ DATA = ROOT / "tests" / "data" / "exchange"
 
 
 def test_a_result_comes_in_is_shown_and_verified(bench: Bench, tmp_path: Path) -> None:
-    result = bench(
-        "import", str(DATA / "vllm-bench-0.32.json"), "--gpu", "l40s", "--policy", "v1", "--workload", "mine"
-    )
+    command = ("import", str(DATA / "vllm-bench-0.32.json"), "--gpu", "l40s", "--policy", "v1", "--workload", "mine")
+    result = bench(*command)
     assert result.code == 0, result.err
     directory = result.out.strip()
     told = json.loads((DATA / "vllm-bench-0.32.json").read_text())
