@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ class Foreign:
     """One run of another tool. `figures` go by `metric` or `metric.key` as in summary.json; `definitions` by metric.
 
     `counts` has requests, completed, failed and, where they are told, prompt_tokens and output_tokens. `part` tells
-    apart several runs of one file.
+    apart several runs of one file. `started` is in UTC, None where the file tells no time of a known zone.
     """
 
     tool: str
@@ -45,6 +46,7 @@ class Foreign:
     arrival: str = NOT_TOLD
     notes: tuple[str, ...] = ()
     part: str = ""
+    started: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -87,6 +89,18 @@ class Fields:
         if abs(value - round(value)) > 1e-6:
             raise self.wrong(dotted, value, "it must be a whole number")
         return round(value)
+
+    def time(self, dotted: str) -> datetime | None:
+        """A time in UTC, of seconds since 1970 or of a text with its zone; None where neither stands there."""
+        value = self.at(dotted)
+        try:
+            if isinstance(value, str):
+                value = datetime.fromisoformat(value)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                value = datetime.fromtimestamp(value, UTC)
+            return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else None
+        except (ValueError, OverflowError, OSError):
+            return None
 
     def text(self, dotted: str) -> str:
         """One printable line of at most 200 letters; empty where there is no text."""

@@ -74,6 +74,7 @@ def _benchmark(fields: Fields, version: str, part: str) -> Foreign:
         arrival=_arrival(fields),
         notes=(f"{incomplete} requests were cut off at the end, counted as failed",) if incomplete else (),
         part=part,
+        started=fields.time("start_time"),
     )
 
 

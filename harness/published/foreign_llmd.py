@@ -80,6 +80,7 @@ def read_llmd(fields: Fields) -> list[Foreign]:
             model=fields.text("scenario.model.name") or fields.text("scenario.stack.0.standardized.model.name"),
             arrival=_arrival(fields),
             notes=(f"load generator: {generator}",),
+            started=fields.time("run.time.start") or fields.time("run.time.end") or fields.time("metrics.time.start"),
         )
     ]
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,7 @@ def _write(one: Foreign, path: Path, sha256: str, out: Path, labels: Labels) -> 
         "digest": digest,
         "kind": "reported",
         "status": "complete",
+        "started_utc": (one.started or _changed(path)).isoformat(),
         "counts": one.counts,
         "provenance": {
             # What pages call the source of a reported figure.
@@ -106,6 +108,7 @@ def _write(one: Foreign, path: Path, sha256: str, out: Path, labels: Labels) -> 
             "tool_version": one.version,
             "file": mask(one_line(path.name)),
             "file_sha256": sha256,
+            "started_from": "the file" if one.started else "the time of the file's last change",
             "figures": figures,
             "definitions": one.definitions,
         },
@@ -120,6 +123,10 @@ def _write(one: Foreign, path: Path, sha256: str, out: Path, labels: Labels) -> 
     except OSError as error:
         raise UserError(f"{directory}: cannot be written ({error.strerror or error}): give another --out") from None
     return directory
+
+
+def _changed(path: Path) -> datetime:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
 
 def _words(one: Foreign) -> str:

@@ -18,7 +18,10 @@ import pytest
 import yaml
 
 from harness.core.errors import UserError
+from harness.published.check import check
+from harness.published.foreign import Fields
 from harness.published.imports import FORMATS, Labels, import_runs, read_foreign
+from harness.published.publish import publish
 from harness.published.verify import verify_run
 from harness.runs.run import load_run
 
@@ -189,6 +192,31 @@ def test_every_figure_tells_its_field_and_every_metric_its_definition(name: str,
     summary["metrics"]["e2el_s"]["mean"] *= 1.01
     (directory / "summary.json").write_text(json.dumps(summary))
     assert "summary.metrics.e2el_s.mean" in str(verify_run(directory))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_came_in_can_be_published_and_stands_the_checks_of_a_pull_request(name: str, tmp_path: Path) -> None:
+    (directory,) = import_runs(DATA / name, tmp_path / "runs", Labels(gpu="l40s", policy="v1"))
+    publish(directory, tmp_path / "results")
+    checked = check(tmp_path / "results")
+    assert (checked.runs, checked.problems) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (1796099150.5, "2026-12-01T04:25:50.500000+00:00"),
+        ("2026-12-01T05:25:50+01:00", "2026-12-01T04:25:50+00:00"),
+        ("2026-12-01T05:25:50", None),
+        ("yesterday", None),
+        (True, None),
+        (1e300, None),
+        (None, None),
+    ],
+)
+def test_a_start_is_a_time_of_a_known_zone_or_none(value: Any, told: str | None) -> None:
+    found = Fields(Path("x"), {"start": value}).time("start")
+    assert (None if found is None else found.isoformat()) == told
 
 
 def test_a_file_comes_in_once(tmp_path: Path) -> None:
