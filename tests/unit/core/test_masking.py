@@ -23,7 +23,10 @@ LONG = 1_000_000
         ("a://u:s3cret@h b://h?k=s3cret c://h#s3cret", f"a://{MASK}@h b://h?{MASK} c://h#{MASK}"),
         ("glpat-s3crets3cret, AKIAS3CRETS3CRET", f"{MASK}, {MASK}"),
         ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0x.s3cret", f"jwt {MASK}"),
-        ("-----BEGIN RSA PRIVATE KEY-----\ns3cret\n-----END RSA PRIVATE KEY-----", f"{MASK}-----END RSA PRIVATE KEY-----"),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\ns3cret\n-----END RSA PRIVATE KEY-----",
+            f"{MASK}-----END RSA PRIVATE KEY-----",
+        ),
         ("--workload=sharegpt:token=s3cret", f"--workload=sharegpt:token={MASK}"),
         ("token = s3cret;token :s3cret", f"token = {MASK};token :{MASK}"),
         (" = x", " = x"),
