@@ -21,7 +21,9 @@ from harness.engines.tokenstep import TokenStep
 from harness.session.ask import Asked, asked_of, check_sharing
 from harness.session.one_run import MakeEngine, stream_of
 from harness.session.options import RunOptions
+from harness.session.policy_files import file_of
 from harness.session.profile_files import ProfileFile
+from policies.own.file import PolicyFile
 from workloads.core.stream import Stream
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class Started:
 def start_simulated(options: RunOptions) -> Started:
     """The virtual-time engine, which needs nothing."""
     asked = asked_of(options, "simulated")
-    return Started(asked, simulated_on(asked.profiles))
+    return Started(asked, simulated_on(asked.profiles, asked.policy_files))
 
 
 def start_tokenstep(options: RunOptions) -> Started:
@@ -56,11 +58,11 @@ def start_tokenstep(options: RunOptions) -> Started:
     return Started(asked_of(options, "tokenstep"), TokenStep)
 
 
-def simulated_on(profiles: Mapping[str, ProfileFile]) -> MakeEngine:
-    """What makes the virtual-time engine for each run, of the project's own profiles and of these files."""
+def simulated_on(profiles: Mapping[str, ProfileFile], policies: Mapping[str, PolicyFile]) -> MakeEngine:
+    """What makes the virtual-time engine for each run, of the project's profiles and policies and of these files."""
 
     def make(spec: RunSpec, stream: Stream) -> Engine:
-        return Simulated(spec, stream, path_of(spec, profiles))
+        return Simulated(spec, stream, path_of(spec, profiles), file_of(spec, policies))
 
     return make
 
@@ -86,7 +88,8 @@ def start_emulated(options: RunOptions) -> Started:
     asked = asked_of(options, "emulated")
 
     def make(spec: RunSpec, stream: Stream) -> Engine:
-        return Emulated(spec, stream, environment, process, path_of(spec, asked.profiles))
+        policy_file = file_of(spec, asked.policy_files)
+        return Emulated(spec, stream, environment, process, path_of(spec, asked.profiles), policy_file)
 
     return Started(asked, make)
 
@@ -125,7 +128,8 @@ def start_vllm(options: RunOptions) -> Started:
     asked = asked_of(options, "vllm", client.decides())
 
     def make(spec: RunSpec, stream: Stream) -> Engine:
-        return Vllm(spec, stream, deployment, client, path_of(spec, asked.profiles))
+        policy_file = file_of(spec, asked.policy_files)
+        return Vllm(spec, stream, deployment, client, path_of(spec, asked.profiles), policy_file)
 
     return Started(asked, make)
 
