@@ -123,11 +123,8 @@ def _names(asked: Asked) -> tuple[list[str], list[str], list[tuple[str, dict[str
     """
     if asked.template.engine == "endpoint":
         gpus, policies = _once(labels_of(asked.gpus, asked.profiles)), _once(list(asked.policies))
-        if len(gpus) > 1 or len(policies) > 1:
-            raise UserError(
-                "--engine endpoint drives the one server that runs there: give one --policy and one --gpu to label it, "
-                "and run again for the next"
-            )
+        if len(gpus) > 1:
+            raise UserError("--engine endpoint drives servers that run: give one --gpu to label them")
         return gpus, policies, [(asked.template.model, {})] * len(gpus)
     real = asked.template.engine == "vllm"
     policies = canonical_policies(asked.policies, asked.template.engine)
