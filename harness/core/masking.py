@@ -1,4 +1,4 @@
-"""The one mask for secrets: what looks like one, or stands under a secret's name, gets into nothing that bench writes."""
+"""The one mask for secrets: what looks like one, or stands under a secret's name, is in nothing that bench writes."""
 
 from __future__ import annotations
 
