@@ -40,18 +40,23 @@ def ladder(axis: str, precision: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What a load gave: `excess` is a repeat's largest log(value / limit), BEYOND where the load is no load to serve.
+    """What a load gave: `excess` is log(value / limit), a row a repeat, an entry a limit; BEYOND where nothing is served.
 
     `why` says what kept the load from being met, empty where it was met.
     """
 
-    excess: tuple[float, ...]
+    excess: tuple[tuple[float, ...], ...]
     why: str = ""
 
     @property
     def met(self) -> bool:
-        """Whether the limits hold, by the geometric mean over the repeats."""
-        return math.fsum(self.excess) <= 0 if BEYOND not in self.excess else False
+        """Whether every limit holds, by the geometric mean over the repeats."""
+        return all(BEYOND not in one and math.fsum(one) <= 0 for one in zip(*self.excess, strict=True))
+
+    @property
+    def worst(self) -> tuple[float, ...]:
+        """Each repeat's excess over the limit that it passes the most, or comes nearest to."""
+        return tuple(map(max, self.excess))
 
 
 @dataclass(slots=True)
@@ -75,7 +80,7 @@ class Search:
         if place is not None:
             return place
         for repeat in range(self._repeats):
-            place = self._between({at: one.excess[repeat] <= 0 for at, one in self.tried.items()})
+            place = self._between({at: one.worst[repeat] <= 0 for at, one in self.tried.items()})
             if place is not None:
                 return place
         return None
@@ -113,10 +118,10 @@ class Search:
         return max(found, place + 1) if factor > 1 else min(found, place - 1)
 
     def _crossing(self, repeat: int) -> float | None:
-        low, high = _bracket({at: one.excess[repeat] <= 0 for at, one in self.tried.items()})
+        low, high = _bracket({at: one.worst[repeat] <= 0 for at, one in self.tried.items()})
         if low is None or high is None:
             return None
-        below, above = self.tried[low].excess[repeat], self.tried[high].excess[repeat]
+        below, above = self.tried[low].worst[repeat], self.tried[high].worst[repeat]
         if not (math.isfinite(above) and math.isfinite(below)):
             return self.loads[low]
         share = below / (below - above)
