@@ -40,7 +40,7 @@ def ladder(axis: str, precision: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What a load gave: `excess` is log(value / limit), a row a repeat, an entry a limit; BEYOND where nothing is served.
+    """What a load gave: `excess` is log(value / limit), a row a repeat, an entry a limit; BEYOND where none is kept.
 
     `why` says what kept the load from being met, empty where it was met.
     """

@@ -87,7 +87,8 @@ def print_capacities(search: CapacitySearch) -> None:
         spec, limits = here[0][0].spec, search.wanted.limits
         told = ", ".join(f"{limit.name} ≤ {limit.limit_s:g} s" for limit in limits)
         told = f"the highest {search.wanted.axis} with {told}; {spec.requests:,} requests a run"
-        console.print(f"\n{spec.workload} on {spec.gpu}, {spec.slots:,} slots: {told}")
+        slots = f", {spec.slots:,} slots" if len({arm.spec.slots for arm, _ in arms}) > 1 else ""
+        console.print(f"\n{spec.workload} on {spec.gpu}{slots}: {told}")
         console.print(_table(here, search.wanted.axis))
         for arm, found in here:
             for line in _about(arm, found):

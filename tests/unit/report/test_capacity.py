@@ -138,9 +138,8 @@ def test_a_load_that_cannot_be_served_is_not_met_and_its_neighbour_is_the_capaci
 
 
 def test_latency_that_falls_with_load_is_told() -> None:
-    search = Search(
-        ladder("rate", 0.05), 100, 500, {100: Tried(((-1.0,),)), 101: Tried(((1.0,),)), 110: Tried(((-1.0,),))}
-    )
+    met, unmet = Tried(((-1.0,),)), Tried(((1.0,),))
+    search = Search(ladder("rate", 0.05), 100, 500, {100: met, 101: unmet, 110: met})
     assert search.bracket() == (100, 101)
     assert search.met_again() == search.loads[110]
     assert Search(search.loads, 100, 500, {100: Tried(((-1.0,),))}).met_again() is None
