@@ -11,6 +11,7 @@ import click
 
 from harness import __version__
 from harness.cli.calibrate import calibrate
+from harness.cli.capacity import capacity
 from harness.cli.catalogs import list_gpus, list_policies, list_workloads
 from harness.cli.compare import compare
 from harness.cli.driving import doctor, mock_server
@@ -28,6 +29,7 @@ from harness.core.errors import USER_ERRORS, Interrupted, NotMet, RunFailed
 EXIT_NOT_MET, EXIT_USER, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
 COMMANDS = [
     run,
+    capacity,
     compare,
     show,
     list_runs,

@@ -236,7 +236,9 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
     table = Table(title=title, box=None, pad_edge=False)
     table.title_justify, table.header_style = "left", "bold"
     table.add_column("policy", overflow="fold")
-    for column in ("tok/s", "req/s", "TTFT p50 s", "p99 s", "ITL p99 ms", "failed"):
+    # Only where a limit was given: without one there is no good and bad.
+    goodput = ["goodput"] if any("goodput" in run.summary.get("metrics", {}) for run in runs) else []
+    for column in ("tok/s", "req/s", *goodput, "TTFT p50 s", "p99 s", "ITL p99 ms", "failed"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for arm in arms:
@@ -247,6 +249,7 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
             Text(arm[0].spec.label + repeats),
             _mean(documents, f"output_throughput{suffix}", "value"),
             _mean(documents, f"request_throughput{suffix}", "value"),
+            *(_mean(documents, f"{name}{suffix}", "value") for name in goodput),
             _mean(documents, f"ttft_s{suffix}", "p50"),
             _mean(documents, f"ttft_s{suffix}", "p99"),
             _mean(documents, f"itl_s{suffix}", "p99", 1000),

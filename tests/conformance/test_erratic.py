@@ -49,8 +49,8 @@ def erratic_engine(engine_python: str, tmp_path_factory: pytest.TempPathFactory)
     engine.close()
 
 
-def erratic_case(seed: int, spread: int = 1) -> Case:
-    options = {"salt": str(seed), "ordered": str(seed % 2)}
+def erratic_case(seed: int, spread: int = 1, timed: bool = True) -> Case:
+    options = {"salt": str(seed), "ordered": str(seed % 2), "timed": str(int(timed))}
     return dataclasses.replace(random_case(seed, spread), name="erratic", options=options)
 
 
@@ -88,7 +88,7 @@ def test_with_asynchronous_scheduling_vllm_is_one_step_late(erratic_engine: Emul
     seed = 500_000
     while counts["traces"] < TRACES:
         seed += 1
-        case = erratic_case(seed)
+        case = erratic_case(seed, timed=False)
         if case.stream.due_ns is None:
             continue
         oracle = LateOracle(case.stream, case.policy(), Nanosecond(), case.limits).run()
