@@ -81,8 +81,8 @@ roofline and kernels ± 10 points. The interval is of the sample, the band of th
 
 `--fail-on` goes by the word and then by the size of the change: `output_throughput<-5%` fails where B is shown to be
 worse by 5 %; `ttft_s.p95>1` where B's own value is above a second, `worse` where a headline row is, `INVALID` by the
-verdict. With `supported` or `likely` behind it, as in `output_throughput<3%supported`, it also fails where the models do
-not agree so far.
+verdict. With `supported` or `likely` behind it, as in `output_throughput<3%supported`, it also fails where the models
+do not agree so far.
 """
 
 
