@@ -66,7 +66,8 @@ def test_a_metric_that_is_none_is_answered_with_the_three_nearest() -> None:
 
 def arms_apart(tmp_path: Path, gains: list[float]) -> Comparison:
     """Three repeats of which B is faster by these factors."""
-    a, b = [], []
+    a: list[Path] = []
+    b: list[Path] = []
     for repeat, gain in enumerate(gains):
         for arm, policy, speed in ((a, "v1", 1.0), (b, "eb", gain)):
             requests, steps = toy_run(100, repeat, speed=speed)
