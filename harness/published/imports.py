@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import UserError
+from harness.core.masking import mask
 from harness.core.runspec import SCHEMA_VERSION, RunSpec
 from harness.core.text import one_line, shown
 from harness.measure.metrics import METRICS
@@ -20,7 +21,6 @@ from harness.published.foreign_inference_perf import is_inference_perf, read_inf
 from harness.published.foreign_llmd import is_llmd, read_llmd
 from harness.published.foreign_perf import is_perf, read_perf
 from harness.published.foreign_vllm import is_vllm, read_vllm
-from harness.runs.provenance import mask
 from harness.runs.run import slug
 from harness.runs.writer import write_json
 
