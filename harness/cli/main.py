@@ -15,6 +15,7 @@ from harness.cli.catalogs import list_gpus, list_policies, list_workloads
 from harness.cli.compare import compare
 from harness.cli.driving import doctor, mock_server
 from harness.cli.engine import engines
+from harness.cli.grid import grid
 from harness.cli.other_tools import ours_for
 from harness.cli.profit import profit
 from harness.cli.reproduce import reproduce
@@ -28,6 +29,7 @@ from harness.core.errors import USER_ERRORS, Interrupted, NotMet, RunFailed
 EXIT_NOT_MET, EXIT_USER, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
 COMMANDS = [
     run,
+    grid,
     compare,
     show,
     list_runs,
