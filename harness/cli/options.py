@@ -21,10 +21,12 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-def several(one: Any) -> Callable[[click.Context, click.Parameter, str], tuple[Any, ...]]:
-    """A callback that reads one or more values of a click type, apart by commas; each once, in the order given."""
+def several(one: Any) -> Callable[[click.Context, click.Parameter, str | None], tuple[Any, ...]]:
+    """A callback that reads values of a click type, apart by commas; each once, in the order given, none of None."""
 
-    def read(context: click.Context, parameter: click.Parameter, text: str) -> tuple[Any, ...]:
+    def read(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[Any, ...]:
+        if text is None:
+            return ()
         return tuple(dict.fromkeys(one.convert(part, parameter, context) for part in text.split(",")))
 
     return read

@@ -48,8 +48,20 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
     metavar="ENGINE",
     help="auto, simulated, emulated, tokenstep, vllm or endpoint.",
 )
-@click.option("--concurrency", type=_whole("concurrency"), help="Closed loop: requests in flight.  [default: 2048]")
-@click.option("--rate", type=float, help="Open loop: requests per second.")
+@click.option(
+    "--concurrency",
+    "concurrencies",
+    callback=several(_whole("concurrencies")),
+    metavar="N[,N…]",
+    help="Closed loop: requests in flight; of several, a curve.  [default: 2048]",
+)
+@click.option(
+    "--rate",
+    "rates",
+    callback=several(click.FLOAT),
+    metavar="R[,R…]",
+    help="Open loop: requests per second; of several, a curve.",
+)
 @click.option(
     "--arrival",
     metavar="A",
@@ -116,7 +128,14 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
     metavar="L",
     help="What policies know of outputs: none, oracle, noisy:sigma=0.3, interval:sigma=0.3, trace.",
 )
-@click.option("--url", help="Endpoint: an OpenAI-compatible server, such as http://127.0.0.1:8000.")
+@click.option(
+    "--url",
+    "urls",
+    multiple=True,
+    metavar="URL",
+    help="Endpoint: an OpenAI-compatible server, such as http://127.0.0.1:8000; of two, A against B.",
+)
+@click.option("--arm", "arms", multiple=True, metavar="NAME=URL", help="Endpoint: a server and its name; give several.")
 @click.option("--api", type=click.Choice(CHOICES["api"]), default=DEFAULTS.api, help="Endpoint: which API.")
 @click.option(
     "--prompts",
@@ -217,6 +236,7 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
     """
     import orjson
 
+    from harness.report.curve import curves_of
     from harness.report.document import runs_document
     from harness.report.fail_on import parse_fail_on
     from harness.session.choose import choose
@@ -232,7 +252,9 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
     runs = session.go()
     comparisons = session.comparisons(runs)
     if as_json:
-        compared = {"comparisons": [comparison.to_dict() for comparison in comparisons]}
+        compared: dict[str, Any] = {"comparisons": [comparison.to_dict() for comparison in comparisons]}
+        if curves := curves_of(runs):
+            compared["curves"] = [curve.to_dict() for curve in curves]
         click.echo(orjson.dumps(runs_document(runs) | compared))
     else:
         session.report(runs, comparisons)

@@ -221,7 +221,9 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
     table = Table(title=title, box=None, pad_edge=False)
     table.title_justify, table.header_style = "left", "bold"
     table.add_column("policy", overflow="fold")
-    for column in ("tok/s", "req/s", "TTFT p50 s", "p99 s", "ITL p99 ms", "failed"):
+    # Only where a limit was given: without one there is no good and bad.
+    goodput = ["goodput"] if any("goodput" in run.summary.get("metrics", {}) for run in runs) else []
+    for column in ("tok/s", "req/s", *goodput, "TTFT p50 s", "p99 s", "ITL p99 ms", "failed"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for arm in arms:
@@ -232,6 +234,7 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
             Text(arm[0].spec.label + repeats),
             _mean(documents, "output_throughput", "value"),
             _mean(documents, "request_throughput", "value"),
+            *(_mean(documents, name, "value") for name in goodput),
             _mean(documents, "ttft_s", "p50"),
             _mean(documents, "ttft_s", "p99"),
             _mean(documents, "itl_s", "p99", 1000),

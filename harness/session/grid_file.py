@@ -19,7 +19,7 @@ from harness.session.options import known_names, names_in, read_options
 MOST_CELLS = 1_000_000
 TABLES = ("skip", "set", "grid")
 # What a list of is one value, as an option that is given several times.
-GIVEN_SEVERAL_TIMES = ("field", "no_field", "header_env", "accept")
+GIVEN_SEVERAL_TIMES = ("url", "arm", "field", "no_field", "header_env", "accept")
 # What every cell has beside its axes.
 NOT_AXES = ("repeat", *GIVEN_SEVERAL_TIMES)
 SPLIT: dict[str, Callable[[Sequence[str]], list[str]]] = {

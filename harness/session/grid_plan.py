@@ -17,6 +17,7 @@ from harness.session.grid import canonical_policies, plan_runs
 from harness.session.grid_file import Point
 from harness.session.one_run import trace_of
 from harness.session.options import RunOptions, read_options
+from harness.session.servers import servers_of
 from harness.session.start import START
 from workloads.core.trace import Trace
 
@@ -117,9 +118,10 @@ def plan_grid(points: Sequence[Point], twice: bool = False) -> Plan:
 def _first_named(cells: Sequence[Cell]) -> Cell:
     """The arm whose policy was named first."""
     options = cells[0].options
-    if len(cells) == 1 or options.engine == "endpoint":
-        return cells[0]
-    first = canonical_policies(options.policies, options.engine)[0]
+    if options.engine == "endpoint":
+        first = next(iter(servers_of(options)))
+    else:
+        first = canonical_policies(options.policies, options.engine)[0]
     return next((cell for cell in cells if cell.spec.policy == first), cells[0])
 
 
@@ -151,7 +153,7 @@ def _options(point: Point, policies: tuple[str, ...], chosen: dict[tuple[Any, ..
     """The options of a point with its engine chosen; the machine is asked once about each GPU."""
     given = dict(point.values) | ({"policy": list(policies)} if policies else {})
     options = read_options(given)
-    key = (options.engine, options.gpus, options.url, options.engine_python)
+    key = (options.engine, options.gpus, options.urls, options.arms, options.engine_python)
     if key not in chosen:
         chosen[key] = choose(options).engine
     return replace(options, engine=chosen[key])

@@ -24,9 +24,9 @@ class Limits(NamedTuple):
     above: bool = False
 
 
-# Of the fields of RunOptions that are numbers. `rate` is checked with the arrival that it belongs to.
+# Of the fields of RunOptions that are numbers. `rates` are checked with the arrival that they belong to.
 LIMITS = {
-    "concurrency": Limits(1, 10**9),
+    "concurrencies": Limits(1, 10**9),
     "requests": Limits(1, 20_000_000),
     "tp": Limits(1, 64),
     "slots": Limits(1, 10**9),
@@ -61,6 +61,10 @@ FIELD_OF = {
     "field": "fields",
     "no_field": "no_fields",
     "policy": "policies",
+    "url": "urls",
+    "arm": "arms",
+    "concurrency": "concurrencies",
+    "rate": "rates",
     "workload": "workloads",
     "max_duration": "max_duration_s",
     "think_time": "think_s",
@@ -76,9 +80,9 @@ class RunOptions:
     """The options of `bench run`, by the names of the command line; None where a default depends on the rest.
 
     `gpus`, `policies` and `workloads` may hold several names in one text, apart by commas. `token_budget` and `slots`
-    are B and N; each of several `slots` is a setting of its own for all policies.
-    `arrival`, `rate` (requests/s) and `concurrency` say together how requests come. Names that end in `_s` are
-    seconds; `alpha` and `kv_tokens` are tokens. Those from `url` on belong to engines that drive or start a server.
+    are B and N; each of several `slots` is a setting of its own for all policies. `arrival`, `rates` (requests/s) and
+    `concurrencies` say together how requests come: each of several is a load of its own. Names that end in `_s` are
+    seconds; `alpha` and `kv_tokens` are tokens. Those from `urls` on belong to engines that drive or start a server.
     """
 
     gpus: tuple[str, ...] = ()
@@ -86,8 +90,8 @@ class RunOptions:
     workloads: tuple[str, ...] = ()
     model: str | None = None
     engine: str = "auto"
-    concurrency: int | None = None
-    rate: float | None = None
+    concurrencies: tuple[int, ...] = ()
+    rates: tuple[float, ...] = ()
     arrival: str | None = None
     requests: int | None = None
     slots: tuple[int, ...] = (1024,)
@@ -110,7 +114,8 @@ class RunOptions:
     lengths: str = "none"
     sessions: bool = False
     think_s: float = 0.0
-    url: str | None = None
+    urls: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
     api: str = "completions"
     prompts: str = "ids"
     tokenizer: str = ""
@@ -187,7 +192,7 @@ def _read(name: str, field: str, value: Any, kind: Any) -> Any:
             return None
         (kind,) = (part for part in kind.__args__ if part is not type(None))
     if typing.get_origin(kind) is tuple:
-        values = tuple(value) if isinstance(value, list | tuple) else (value,)
+        values = () if value is None else tuple(value) if isinstance(value, list | tuple) else (value,)
         return tuple(_read(name, field, one, typing.get_args(kind)[0]) for one in values)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)

@@ -12,6 +12,8 @@ from harness.core.runspec import RunSpec
 from harness.engines.base import Status
 from harness.measure.verdict import LEVELS, verdict_so_far
 from harness.report.comparison import Comparison
+from harness.report.curve import Curve, curves_of
+from harness.report.curve_tables import curve_table
 from harness.report.sentences import sentences
 from harness.report.tables import fairness_table, mixed_share, run_table
 from harness.runs.run import Run
@@ -67,14 +69,24 @@ def status_line(status: Status) -> str:
 
 
 def print_answer(groups: Sequence[Arms], comparisons: Sequence[Comparison], said: Sequence[str]) -> None:
-    """Tables and sentences on standard output, a GPU, workload and slots at a time, then where the files are.
+    """Tables and sentences on standard output, a GPU, workload, slots and arrival at a time.
 
-    Notes that were `said` before the runs are not said again.
+    Where one workload came at several loads, curves over them stand in the place of a table for each. Notes that were
+    `said` before the runs are not said again.
     """
     console = plain_console()
     several = len({arm[0].spec.slots for arms in groups for arm in arms}) > 1
+    curves = curves_of([run for arms in groups for arm in arms for run in arm])
     for arms in groups:
-        _print_group(console, arms, comparisons, said, several)
+        _print_group(console, arms, comparisons, said, with_slots=several, with_tables=not curves)
+    by_place: dict[tuple[str, str, int, str], list[Curve]] = {}
+    for curve in curves:
+        spec = curve.first.spec
+        by_place.setdefault((spec.gpu, spec.workload, spec.slots, curve.axis), []).append(curve)
+    for (gpu, workload, slots, _), some_curves in by_place.items():
+        told = f", {slots:,} slots" if several else ""
+        console.print(f"\n{workload} on {gpu}: {some_curves[0].first.spec.requests:,} requests a load{told}")
+        console.print(curve_table(some_curves))
 
 
 def print_places(runs: Sequence[Run]) -> None:
@@ -86,7 +98,13 @@ def print_places(runs: Sequence[Run]) -> None:
 
 
 def _print_group(
-    console: Console, arms: Arms, comparisons: Sequence[Comparison], said: Sequence[str], with_slots: bool
+    console: Console,
+    arms: Arms,
+    comparisons: Sequence[Comparison],
+    said: Sequence[str],
+    *,
+    with_slots: bool,
+    with_tables: bool,
 ) -> None:
     runs = [run for arm in arms for run in arm]
     spec = runs[0].spec
@@ -94,10 +112,11 @@ def _print_group(
     heading = spec.workload if label == spec.workload else f"{spec.workload} [{label}]"
     slots = f", {spec.slots:,} slots" if with_slots else ""
     console.print(f"\n{heading} on {spec.gpu}: {spec.requests:,} requests, {spec.arrival}{slots}")
-    console.print(run_table(runs))
-    fairness = fairness_table(runs)
-    if fairness is not None:
-        console.print(fairness)
+    if with_tables:
+        console.print(run_table(runs))
+        fairness = fairness_table(runs)
+        if fairness is not None:
+            console.print(fairness)
     for arm in arms:
         for line in _about(arm):
             console.print(f"  {line}")
