@@ -17,6 +17,7 @@ from harness.cli.compare import compare
 from harness.cli.driving import doctor, mock_server
 from harness.cli.engine import engines
 from harness.cli.exchange import export_run, import_results
+from harness.cli.grid import grid
 from harness.cli.other_tools import ours_for
 from harness.cli.profit import profit
 from harness.cli.reproduce import reproduce
@@ -31,6 +32,7 @@ from harness.core.terminal import show_controls
 EXIT_NOT_MET, EXIT_USER, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
 COMMANDS = [
     run,
+    grid,
     capacity,
     compare,
     show,
