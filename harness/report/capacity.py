@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
 import numpy as np
 
 from harness.measure.estimate import Ratio, repeats_ratio
-from harness.measure.statistics import t_quantile
+from harness.measure.repeats import holm
+from harness.measure.statistics import CONFIDENCE, t_quantile
+from harness.report.words import BETTER, NO_DIFFERENCE, NOT_TESTED, WORSE
 
 # From one request in a quarter of an hour to a million a second; from one in flight to a million.
 _LOWEST_RATE, _HIGHEST = 1e-3, 1e6
@@ -175,8 +177,13 @@ def capacity_ratio(a: Capacity, b: Capacity) -> Ratio | None:
 LEAST_REPEATS = 3
 
 
-def capacity_word(ratio: Ratio | None, repeats: int) -> str:
-    """better, worse or no difference shown; empty where there are fewer than three repeats."""
-    if ratio is None or repeats < LEAST_REPEATS:
-        return ""
-    return "better" if ratio.low > 1 else "worse" if ratio.high < 1 else "no difference shown"
+def capacity_words(ratios: Sequence[Ratio | None], repeats: int) -> list[str]:
+    """The word for each arm against the first, Holm's correction over all; not tested below three repeats."""
+    tested = [place for place, ratio in enumerate(ratios) if ratio is not None and repeats >= LEAST_REPEATS]
+    words = [NOT_TESTED] * len(ratios)
+    adjusted = holm([ratio.p for place in tested if (ratio := ratios[place]) is not None])
+    for place, p in zip(tested, adjusted, strict=True):
+        ratio = ratios[place]
+        if ratio is not None:
+            words[place] = NO_DIFFERENCE if p >= 1 - CONFIDENCE else BETTER if ratio.ratio > 1 else WORSE
+    return words

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.report.capacity import BEYOND, Capacity, Search, Tried, capacity_of, capacity_ratio, capacity_word, ladder
+from harness.measure.estimate import Ratio
+from harness.report.capacity import BEYOND, Capacity, Search, Tried, capacity_of, capacity_ratio, capacity_words, ladder
 
 
 def search_of(*of_repeats: float, axis: str = "rate", precision: float = 0.05) -> Search:
@@ -152,15 +153,20 @@ def test_arms_are_compared_by_pairs_of_repeats() -> None:
     assert ratio.ratio == pytest.approx(1.1)
     # Pair by pair all differ by the same: no spread is left of what the streams have in common.
     assert ratio.high - ratio.low < 1e-6
-    assert capacity_word(ratio, 3) == "better"
-    assert capacity_word(ratio, 2) == ""
+    assert capacity_words([ratio], 3) == ["better"]
+    assert capacity_words([ratio], 2) == ["not tested"]
     back = capacity_ratio(b, a)
     assert back is not None
-    assert capacity_word(back, 3) == "worse"
-    assert capacity_word(capacity_ratio(a, a), 3) == "no difference shown"
+    assert capacity_words([back, None, capacity_ratio(a, a)], 3) == ["worse", "not tested", "no difference shown"]
+
+
+def test_a_word_among_several_takes_more_than_one_alone() -> None:
+    near = Ratio(1.1, 1.01, 1.2, 0.04)
+    assert capacity_words([near], 3) == ["better"]
+    assert capacity_words([near, Ratio(1.0, 0.9, 1.1, 0.9)], 3) == ["no difference shown"] * 2
 
 
 def test_without_a_crossing_there_is_no_ratio() -> None:
     one = Capacity(3.0, None, None, 3.0, None, (None, 3.0))
     assert capacity_ratio(one, one) is None
-    assert capacity_word(None, 3) == ""
+    assert capacity_words([None], 3) == ["not tested"]
