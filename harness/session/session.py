@@ -12,6 +12,7 @@ from harness.core.errors import USER_ERRORS, Interrupted, RunFailed
 from harness.core.runspec import RunSpec
 from harness.engines.base import Status
 from harness.report.arms import arms_of
+from harness.report.comparable import MAY_ALLOW
 from harness.report.comparison import Comparison, compare_runs
 from harness.runs.run import Run
 from harness.session.ask import dropped, split_policies
@@ -25,7 +26,7 @@ from harness.session.terminal import few_waves, opening, print_answer, print_pla
 # Engines that start a server or a scheduler of their own for each run: one run's failure says nothing of the next.
 OWN_SERVERS = ("vllm", "emulated")
 # What two servers may differ in.
-OF_A_SERVER = frozenset({"engine_version", "async_scheduling"})
+OF_A_SERVER = frozenset({"engine_version", "async_scheduling", "url", "path"}) & MAY_ALLOW
 
 
 class RunSession:

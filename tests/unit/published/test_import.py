@@ -333,6 +333,23 @@ def test_yaml_that_is_none_and_what_is_no_file_are_refused(tmp_path: Path) -> No
             read_foreign(other)
 
 
+def test_yaml_that_grows_without_end_is_no_result(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join(lines))
+    with pytest.raises(UserError, match="no result that is known"):
+        read_foreign(path)
+    path.write_text("[" * 1500)
+    with pytest.raises(UserError, match="no whole YAML"):
+        read_foreign(path)
+
+
+def test_a_result_may_stand_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "latest.json").symlink_to(DATA / "vllm-bench-0.32.json")
+    assert read_foreign(tmp_path / "latest.json")[0].model == "mock"
+
+
 def test_a_named_format_is_held_to_its_word(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a result of guidellm"):
         read_foreign(DATA / "aiperf-0.13.json", "guidellm")
