@@ -44,11 +44,8 @@ static: .venv/dev
 	$(RUN)/lint-imports --no-cache
 	$(RUN)/python scripts/house.py
 
-# A process for each core; one fewer beside real vLLM, which takes more than a core itself.
 unit: .venv/dev
 	$(RUN)/pytest -n auto --maxprocesses=8 --dist=worksteal tests/unit tests/properties
-
-BESIDE = $$(n=$$(nproc); echo $$((n > 9 ? 8 : n > 2 ? n - 1 : 1)))
 
 # A Chromium and a font from the system's packages, for the tests of the site.
 browser:
@@ -60,23 +57,26 @@ browser:
 
 BROWSER = chromium-headless-shell fonts-dejavu-core fontconfig
 
-# vLLM is installed while the checks and the unit tests run. Then one lane starts real vLLM, and another runs all the
-# rest, whose tests of a Chromium go one at a time. What both print appears step by step, as each of them ends.
+# Two lanes that start at once and are about equally long on two cores: vLLM is installed, then what starts it and what
+# opens a browser goes one at a time; beside it the static checks and all other tests, on the cores that are left.
+# What both print appears line by line.
 test: .venv/dev
-	+@$(MAKE) --no-print-directory --jobs=3 --output-sync=line test-vllm test-beside
+	+@$(MAKE) --no-print-directory --jobs=2 --output-sync=line test-vllm test-beside
 
-test-vllm: engine check
-	$(WITH_ENGINE) $(RUN)/pytest $(VLLM_TESTS)
+test-vllm: engine browser .venv/dev
+	$(WITH_ENGINE) $(RUN)/pytest $(VLLM_TESTS) tests/browser
 
-test-beside: browser check
-	$(RUN)/pytest -n $(BESIDE) --dist=loadgroup tests --ignore=tests/unit --ignore=tests/properties $(VLLM_TESTS:%=--ignore=%)
+test-beside: static
+	$(RUN)/pytest -n $(BESIDE) --dist=worksteal tests --ignore=tests/browser $(VLLM_TESTS:%=--ignore=%)
 
+BESIDE = $$(n=$$(nproc); echo $$((n > 9 ? 8 : n > 2 ? n - 1 : 1)))
 VLLM_TESTS = tests/engine tests/conformance
 
 # Longer than a test may take: more random cases. Run by hand; say what it found.
-soak: .venv/dev
+soak: engine .venv/dev
 	HYPOTHESIS_PROFILE=soak $(RUN)/pytest tests/properties tests/unit --timeout=3600
-	BENCH_CONFORMANCE_TRACES=2000 $(RUN)/pytest -s tests/conformance
+	$(WITH_ENGINE) BENCH_CONFORMANCE_TRACES=2000 $(RUN)/pytest -s tests/conformance
+	$(WITH_ENGINE) BENCH_ENGINE_REQUESTS=2000 $(RUN)/pytest tests/engine/test_demo.py tests/engine/test_runs.py
 
 # Performance, printed; nothing is asserted.
 bench: .venv/dev
