@@ -3,7 +3,8 @@ PYTHON ?= python3
 RUN = .venv/bin
 PIP = $(RUN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup browser engine demo demo-vllm test test-vllm test-beside check static unit soak bench mutants clean
+.PHONY: setup browser engine demo demo-vllm test test-vllm test-unit test-cli test-properties test-browser check static unit
+.PHONY: soak bench mutants clean
 
 setup: .venv/ready
 
@@ -57,20 +58,30 @@ browser:
 
 BROWSER = chromium-headless-shell fonts-dejavu-core fontconfig
 
-# Two lanes that start at once and are about equally long on two cores: vLLM is installed, then what starts it and what
-# opens a browser goes one at a time; beside it the static checks and all other tests, on the cores that are left.
-# What both print appears line by line.
+# The longest part starts first, and each core takes the next as it ends one: two of them at once on two cores, all on
+# many. What fails stops no other part. What starts vLLM and what opens a Chromium goes one at a time.
+PARTS = test-vllm static test-unit test-cli test-properties test-browser
+
 test: .venv/dev
-	+@$(MAKE) --no-print-directory --jobs=2 --output-sync=line test-vllm test-beside
+	+@$(MAKE) --no-print-directory --jobs=$$(n=$$(nproc); echo $$((n > 2 ? 6 : 2))) --keep-going --output-sync=line $(PARTS)
 
-test-vllm: engine browser .venv/dev
-	$(WITH_ENGINE) $(RUN)/pytest $(VLLM_TESTS) tests/browser
+test-vllm: engine .venv/dev
+	$(WITH_ENGINE) $(RUN)/pytest tests/engine tests/conformance
 
-test-beside: static
-	$(RUN)/pytest -n $(BESIDE) --dist=worksteal tests --ignore=tests/browser $(VLLM_TESTS:%=--ignore=%)
+test-unit: .venv/dev
+	$(RUN)/pytest $(SPREAD) tests/unit
 
-BESIDE = $$(n=$$(nproc); echo $$((n > 9 ? 8 : n > 2 ? n - 1 : 1)))
-VLLM_TESTS = tests/engine tests/conformance
+test-cli: .venv/dev
+	$(RUN)/pytest $(SPREAD) tests/cli
+
+test-properties: .venv/dev
+	$(RUN)/pytest $(SPREAD) tests/properties
+
+test-browser: browser .venv/dev
+	$(RUN)/pytest tests/browser
+
+# Processes for one part, where there are more cores than parts at once.
+SPREAD = $$(n=$$(nproc); [ $$n -le 2 ] || echo -n $$((n > 9 ? 4 : 2)) --dist=worksteal)
 
 # Longer than a test may take: more random cases. Run by hand; say what it found.
 soak: engine .venv/dev
