@@ -32,7 +32,7 @@ BASELINES = ("v1", "stock", "v0")
 # Runs of a board that stay in memory while its arms are held against each other.
 REMEMBERED = 24
 # Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.
-_NOT_THE_BOARD = ("policy", "lengths", "seed", "repeat")
+_NOT_THE_BOARD = ("policy", "policy_sha256", "lengths", "seed", "repeat")
 # What a publication chose for each policy on its own.
 TUNED = ("slots", "token_budget")
 # What the fields of the spec are that have a default.

@@ -21,6 +21,8 @@ from harness.runs.schema import check_concluded, check_manifest, check_summary, 
 from harness.runs.tables import read_table
 
 PARTIAL = ".partial"
+# The user's file that the policy of a run is in.
+POLICY_FILE = "policy.py"
 
 _SLUG_LENGTH = 80
 

@@ -19,7 +19,7 @@ from harness.core.records import PRODUCED, REQUESTS
 from harness.core.runspec import SCHEMA_VERSION, RunSpec
 from harness.runs.append_log import AppendLog, is_locked, to_parquet, whole_batches
 from harness.runs.provenance import scrub
-from harness.runs.run import final_of, no_run_error, partial_of, run_path
+from harness.runs.run import POLICY_FILE, final_of, no_run_error, partial_of, run_path
 from harness.runs.schema import check_manifest, read_json
 from harness.runs.step_log import ENGINE_LOG, read_engine_log
 from harness.runs.tables import TABLES, read_table
@@ -49,11 +49,13 @@ class RunWriter:
         planned_requests: int | None = None,
         notes: Sequence[str] = (),
         degraded: Sequence[str] = (),
+        policy_text: str | None = None,
     ) -> RunWriter:
         """Make the directory `<run>.partial` with a run.json of status `running`.
 
-        `kind` is measured, emulated or simulated; `degraded` lists why the run is DEGRADED at best. UserError
-        where the run is there already or the place cannot be written to.
+        `kind` is measured, emulated or simulated; `degraded` lists why the run is DEGRADED at best; `policy_text` is
+        the user's file that the policy is in, which is kept with the run. UserError where the run is there already or
+        the place cannot be written to.
         """
         started = started or datetime.now(UTC)
         path = run_path(out, spec, started)
@@ -74,6 +76,9 @@ class RunWriter:
         }
         _make_directory(path, partial)
         try:
+            if policy_text is not None:
+                with open_anew(partial / POLICY_FILE) as file:
+                    file.write(policy_text.encode())
             write_json({partial / "run.json": manifest})
             return cls(path, manifest)
         except BaseException as error:

@@ -16,7 +16,9 @@ from harness.measure.metrics import SLO_METRICS
 from harness.profiles.memory import BLOCK
 from harness.profiles.pair import KINDS
 from harness.session.options import RunOptions
+from harness.session.policy_files import named_policies
 from harness.session.profile_files import ProfileFile, profile_files
+from policies.own.file import PolicyFile
 from workloads.catalog import is_name
 from workloads.core.arrivals import Offline, parse_arrival
 from workloads.lengths.hints import canonical_lengths
@@ -32,7 +34,8 @@ class Asked:
     """What `bench run` was asked for: every combination of gpu, workload, slots, arrival and policy, `repeat` times.
 
     Where `slots` are none the template's hold; an arrival that is empty is the workload's own. `profiles` are the
-    profile files among the GPUs, by the labels that runs on them go by.
+    profile files among the GPUs, by the labels that runs on them go by; `policy_files` are the files among the
+    policies, which then have their canonical names.
     """
 
     gpus: tuple[str, ...]
@@ -44,6 +47,7 @@ class Asked:
     repeat: int = 1
     profiles: Mapping[str, ProfileFile] = field(default_factory=dict)
     alone: bool = False
+    policy_files: Mapping[str, PolicyFile] = field(default_factory=dict)
     arrivals: tuple[str, ...] = ("",)
 
 
@@ -91,6 +95,7 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
     for name, example in EXAMPLES.items():
         if not getattr(options, name):
             raise UserError(f"bench run needs --{example.split()[0]}, such as --{example}")
+    policies, policy_files = named_policies(split_policies(options.policies), engine)
     template = RunSpec(
         gpu="",
         model=options.model or DEFAULT_MODEL,
@@ -120,7 +125,7 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
     )
     return Asked(
         gpus=tuple(options.gpu_names),
-        policies=options.policies,
+        policies=tuple(policies),
         workloads=tuple(split_workloads(options.workloads)),
         template=template,
         arrivals=read_arrivals(options, engine),
@@ -129,6 +134,7 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
         repeat=options.repeat,
         profiles=profile_files(options.gpu_names),
         alone=options.alone,
+        policy_files=policy_files,
     )
 
 
