@@ -128,7 +128,14 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
     metavar="L",
     help="What policies know of outputs: none, oracle, noisy:sigma=0.3, interval:sigma=0.3, trace.",
 )
-@click.option("--url", help="Endpoint: an OpenAI-compatible server, such as http://127.0.0.1:8000.")
+@click.option(
+    "--url",
+    "urls",
+    multiple=True,
+    metavar="URL",
+    help="Endpoint: an OpenAI-compatible server, such as http://127.0.0.1:8000; of two, A against B.",
+)
+@click.option("--arm", "arms", multiple=True, metavar="NAME=URL", help="Endpoint: a server and its name; give several.")
 @click.option("--api", type=click.Choice(CHOICES["api"]), default=DEFAULTS.api, help="Endpoint: which API.")
 @click.option(
     "--prompts",

@@ -124,9 +124,8 @@ class CapacitySearch:
             most = self._most(repeats[0], loads)
             arms.append(Arm(tuple(repeats), Search(loads, min(start, most), most)))
         # As they were named, whatever the order in which the first repeat was shuffled.
-        if template.engine == "endpoint":
-            return arms
-        order = canonical_policies(asked.policies, template.engine)
+        given = list(asked.policies)
+        order = given if template.engine == "endpoint" else canonical_policies(given, template.engine)
         return sorted(arms, key=lambda arm: order.index(arm.spec.policy))
 
     def _most(self, spec: RunSpec, loads: Sequence[float]) -> int:

@@ -13,7 +13,8 @@ from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.profiles.files import load_gpu
 from harness.profiles.models import canonical_model
-from harness.profiles.pair import model_name, model_on
+from harness.profiles.names import model_name, model_on
+from harness.profiles.pair import load_pair
 from harness.session.ask import Asked, split_policies
 from harness.session.lengths import check_used, known_offline, known_to
 from harness.session.policy_files import sha256_of
@@ -84,6 +85,7 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
     know = {"endpoint": lambda _, given: given, "tokenstep": known_offline}.get(engine, known_to)
     runs = []
     for gpu, (model, config) in zip(gpus, models, strict=True):
+        template = _with_costs(asked, gpu, model, config)
         for workload in workloads:
             trace = load(workload, asked.requests)
             requests = requests_of(trace) if asked.requests is None else asked.requests
@@ -94,7 +96,7 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
                 random.Random(seed).shuffle(order)  # noqa: S311 - an order, no secret
                 runs += [
                     replace(
-                        asked.template,
+                        template,
                         gpu=gpu,
                         profile=asked.profiles[gpu].sha256 if gpu in asked.profiles else "",
                         model=model,
@@ -121,11 +123,8 @@ def _names(asked: Asked) -> tuple[list[str], list[str], list[tuple[str, dict[str
     """
     if asked.template.engine == "endpoint":
         gpus, policies = _once(labels_of(asked.gpus, asked.profiles)), _once(list(asked.policies))
-        if len(gpus) > 1 or len(policies) > 1:
-            raise UserError(
-                "--engine endpoint drives the one server that runs there: give one --policy and one --gpu to label it, "
-                "and run again for the next"
-            )
+        if len(gpus) > 1:
+            raise UserError("--engine endpoint drives servers that run: give one --gpu to label them")
         return gpus, policies, [(asked.template.model, {})] * len(gpus)
     real = asked.template.engine == "vllm"
     policies = canonical_policies(asked.policies, asked.template.engine)
@@ -140,6 +139,21 @@ def _names(asked: Asked) -> tuple[list[str], list[str], list[tuple[str, dict[str
     model = asked.template.model
     models = [(_model_name(gpu, model), {}) if real else model_on(gpu, model) for gpu in gpus]
     return labels_of(gpus, asked.profiles), policies, models
+
+
+def _with_costs(asked: Asked, gpu: str, model: str, config: dict[str, Any]) -> RunSpec:
+    """The template with the cost model that `auto` is for this pair, so that a spec means the same for good."""
+    template = asked.template
+    if template.engine not in ("simulated", "emulated"):
+        return template
+    profile = asked.profiles[gpu].path if gpu in asked.profiles else gpu
+    pair = load_pair(profile, model, template.tp, config)
+    auto = pair.chosen()
+    return replace(
+        template,
+        cost_model=auto if template.cost_model == "auto" else template.cost_model,
+        policy_costs=auto if template.policy_costs == "auto" else template.policy_costs,
+    )
 
 
 def _gpu_name(gpu: str, any_name: bool) -> str:

@@ -61,6 +61,8 @@ FIELD_OF = {
     "field": "fields",
     "no_field": "no_fields",
     "policy": "policies",
+    "url": "urls",
+    "arm": "arms",
     "concurrency": "concurrencies",
     "rate": "rates",
     "workload": "workloads",
@@ -80,7 +82,7 @@ class RunOptions:
     `gpus`, `policies` and `workloads` may hold several names in one text, apart by commas. `token_budget` and `slots`
     are B and N; each of several `slots` is a setting of its own for all policies. `arrival`, `rates` (requests/s) and
     `concurrencies` say together how requests come: each of several is a load of its own. Names that end in `_s` are
-    seconds; `alpha` and `kv_tokens` are tokens. Those from `url` on belong to engines that drive or start a server.
+    seconds; `alpha` and `kv_tokens` are tokens. Those from `urls` on belong to engines that drive or start a server.
     """
 
     gpus: tuple[str, ...] = ()
@@ -112,7 +114,8 @@ class RunOptions:
     lengths: str = "none"
     sessions: bool = False
     think_s: float = 0.0
-    url: str | None = None
+    urls: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
     api: str = "completions"
     prompts: str = "ids"
     tokenizer: str = ""

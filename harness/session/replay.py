@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 
 from harness.core.errors import USER_ERRORS, Interrupted, RunFailed, UserError
 from harness.core.machine import cores
+from harness.core.runspec import RunSpec
 from harness.engines.base import Status
 from harness.engines.tokenstep import TokenStep
+from harness.profiles.pair import KINDS
 from harness.published.corpus import PublishedRun
 from harness.published.submitted import fault_of, file_in, is_submitted
 from harness.published.verify import TOLERANCE
@@ -101,7 +103,7 @@ def replay(published: Run) -> str | None:
     Times and counts are held to be equal exactly, what a policy computed within TOLERANCE; a column that came after the
     run is passed over. Of an interrupted run only what it has is compared. NotHereError where it cannot be run here.
     """
-    spec = published.spec
+    spec = _with_costs(published)
     try:
         _refuse(published)
         requests, steps = published.requests(), published.steps()
@@ -132,6 +134,16 @@ def replay(published: Run) -> str | None:
     made_by = published.manifest["provenance"].get("harness")
     commit = str(made_by.get("commit"))[:7] if isinstance(made_by, dict) else "?"
     return why and f"{why}: edited, or from when bench decided otherwise (commit {commit!a}): run again, publish that"
+
+
+def _with_costs(published: Run) -> RunSpec:
+    """The run's spec; the cost model of an `auto` is what it was at the time, which its provenance tells."""
+    spec = published.spec
+    known = published.manifest["provenance"].get("cost_model")
+    name = known.get("name") if isinstance(known, dict) else None
+    if spec.engine == "simulated" and spec.cost_model == "auto" and name in KINDS:
+        return replace(spec, cost_model=name)
+    return spec
 
 
 def _engine_of(published: Run) -> MakeEngine:

@@ -24,6 +24,8 @@ from harness.session.terminal import few_waves, opening, print_answer, print_pla
 
 # Engines that start a server or a scheduler of their own for each run: one run's failure says nothing of the next.
 OWN_SERVERS = ("vllm", "emulated")
+# What two servers may differ in.
+OF_A_SERVER = frozenset({"engine_version", "async_scheduling"})
 
 
 class RunSession:
@@ -49,10 +51,12 @@ class RunSession:
         )
         self._alone = asked.alone
         self._given = split_policies(asked.policies)
-        self.policies = list(dict.fromkeys(spec.policy for spec in self.specs))
+        # The order in which they were given decides which one the others are compared with.
+        self.policies = list(asked.policies)
         if template.engine != "endpoint":
-            # The order in which they were given decides which one the others are compared with.
             self.policies = canonical_policies(asked.policies, template.engine)
+        # Whoever names two servers asks what the difference between them does.
+        self._may_differ = OF_A_SERVER if template.engine == "endpoint" else frozenset()
         self._goes_on_after_failure = template.engine in OWN_SERVERS
         self._warnings = started.warn(self.specs[0])
 
@@ -85,7 +89,7 @@ class RunSession:
             return []
         comparisons = []
         for first, *others in self._groups(runs):
-            comparisons += [compare_runs(first, other) for other in others]
+            comparisons += [compare_runs(first, other, self._may_differ) for other in others]
         return comparisons
 
     def report(self, runs: list[Run], comparisons: list[Comparison]) -> None:

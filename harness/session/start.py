@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.core.text import some
+from harness.core.text import short, some
 from harness.engines.base import Engine
 from harness.engines.simulated import Simulated
 from harness.engines.tokenstep import TokenStep
@@ -23,6 +23,7 @@ from harness.session.one_run import MakeEngine, stream_of
 from harness.session.options import RunOptions
 from harness.session.policy_files import file_of
 from harness.session.profile_files import ProfileFile
+from harness.session.servers import servers_of
 from policies.own.file import PolicyFile
 from workloads.core.stream import Stream
 
@@ -135,40 +136,50 @@ def start_vllm(options: RunOptions) -> Started:
 
 
 def start_endpoint(options: RunOptions) -> Started:
-    """A server that runs already, once it is ready and its model known; policy and GPU are labels for it."""
+    """Servers that run already, once each is ready and its model known; policies and GPU are labels for them."""
     from harness.drive.endpoint import Endpoint, headers_from, key_from
     from harness.engines.endpoint import EndpointEngine
-    from harness.engines.serving.probe import find_served, models_of, wait_until_ready
+    from harness.engines.serving.probe import Served, find_served, models_of, wait_until_ready
     from harness.mock.doctor import warnings
 
-    endpoint = Endpoint(
-        url=options.url or "",
-        chat=options.api == "chat",
-        key=key_from(options.key_env) if options.key_env else None,
-        ca_file=options.ca_file,
-        headers=headers_from(options.header_env),
-        base=options.path,
-    )
+    servers = {
+        name: Endpoint(
+            url=url,
+            chat=options.api == "chat",
+            key=key_from(options.key_env) if options.key_env else None,
+            ca_file=options.ca_file,
+            headers=headers_from(options.header_env),
+            base=options.path,
+        )
+        for name, url in servers_of(options).items()
+    }
     client = client_of(options)
     check_sharing(options, "endpoint")
     ready_s = READY_TIMEOUT_S["endpoint"] if options.ready_timeout_s is None else options.ready_timeout_s
-    wait_until_ready(endpoint, ready_s)
-    models = models_of(endpoint) if options.model is None else [find_served(endpoint, options.model)]
-    if len(models) > 1:
-        raise UserError(f"--url {endpoint.url}: serves {some([one.name for one in models])}: choose one with --model")
-    (served,) = models
+    served: dict[str, Served] = {}
+    for name, endpoint in servers.items():
+        wait_until_ready(endpoint, ready_s)
+        models = models_of(endpoint) if options.model is None else [find_served(endpoint, options.model)]
+        if len(models) > 1:
+            told = some([one.name for one in models])
+            raise UserError(f"--url {endpoint.url}: serves {told}: choose one with --model")
+        (served[name],) = models
+    names = {one.name for one in served.values()}
+    if len(names) > 1:
+        told = ", ".join(f"{servers[arm].url} serves {short(one.name)}" for arm, one in served.items())
+        raise UserError(f"{told}: arms differ in the server alone: serve one model on all, under one name")
 
     def make(spec: RunSpec, stream: Stream) -> Engine:
-        return EndpointEngine(spec, stream, endpoint, client, served=served)
+        return EndpointEngine(spec, stream, servers[spec.policy], client, served=served[spec.policy])
 
     def warn(spec: RunSpec) -> list[str]:
         return warnings(*planned_load(spec, client.processes))
 
     options = replace(
         options,
-        model=served.name,
+        model=names.pop(),
         gpus=options.gpus or ("unknown",),
-        policies=options.policies or ("external",),
+        policies=tuple(servers),
     )
     return Started(asked_of(options, "endpoint", client.decides()), make, warn)
 
