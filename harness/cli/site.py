@@ -11,6 +11,7 @@ import click
 
 from harness.cli.options import RESULTS
 from harness.core.errors import NotMet
+from harness.core.terminal import stream_itself
 
 if TYPE_CHECKING:
     from harness.published.corpus import Problem, PublishedRun
@@ -68,7 +69,8 @@ def _replay(runs: Sequence[PublishedRun], trust: bool) -> tuple[tuple[Problem, .
     from harness.session.replay import replayable, replays
 
     virtual = replayable(runs)
-    with click.progressbar(replays(virtual, trust=trust), len(virtual), "running again", file=sys.stderr) as bar:
+    made_again = replays(virtual, trust=trust)
+    with click.progressbar(made_again, len(virtual), "running again", file=stream_itself(sys.stderr)) as bar:
         replayed = list(bar)
     problems = tuple(Problem(replay.where, replay.why) for replay in replayed if replay.made and replay.why)
     for replay in replayed:
