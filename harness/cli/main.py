@@ -16,6 +16,7 @@ from harness.cli.catalogs import list_gpus, list_policies, list_workloads
 from harness.cli.compare import compare
 from harness.cli.driving import doctor, mock_server
 from harness.cli.engine import engines
+from harness.cli.grid import grid
 from harness.cli.other_tools import ours_for
 from harness.cli.policy import policy
 from harness.cli.profit import profit
@@ -31,6 +32,7 @@ from harness.core.terminal import show_controls
 EXIT_NOT_MET, EXIT_USER, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
 COMMANDS = [
     run,
+    grid,
     capacity,
     compare,
     show,
