@@ -69,6 +69,14 @@ def test_vllm_bench_keeps_its_counts_and_means(tmp_path: Path) -> None:
     assert "ttft_s" not in metrics
 
 
+@pytest.mark.parametrize("name", ["request_goodput", "request_goodput:"])
+def test_vllm_bench_of_any_version_tells_its_goodput(name: str, tmp_path: Path) -> None:
+    told = {key: value for key, value in document("vllm-bench-0.32.json").items() if key != "request_goodput"}
+    path = tmp_path / "good.json"
+    path.write_text(json.dumps(told | {name: 3.5}))
+    assert read_foreign(path)[0].figures["goodput"].value == 3.5
+
+
 def test_aiperf_keeps_its_counts_and_means(tmp_path: Path) -> None:
     told = document("aiperf-0.13.json")
     counts, metrics = imported("aiperf-0.13.json", tmp_path)
