@@ -22,6 +22,7 @@ from harness.cli.reproduce import reproduce
 from harness.cli.run import run
 from harness.cli.runs import list_runs, publish, recover, show
 from harness.cli.site import site
+from harness.cli.spread import aa, power
 from harness.cli.trace import trace
 from harness.cli.validate import validate
 from harness.core.errors import USER_ERRORS, Interrupted, NotMet, RunFailed
@@ -32,6 +33,8 @@ COMMANDS = [
     run,
     capacity,
     compare,
+    aa,
+    power,
     show,
     list_runs,
     recover,

@@ -38,10 +38,14 @@ REPEATS, REQUESTS = "repeats", "requests"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the user says of words: the rows named beforehand (else the usual ones), and what is equal (0.02)."""
+    """What the user says of words: the rows named beforehand (else the usual ones), and what is equal (0.02).
+
+    `share` of one chance in twenty may be spent: less where somebody looked before all repeats were there.
+    """
 
     headline: tuple[str, ...] = ()
     equivalent: float | None = None
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +164,13 @@ def by_difference(name: str, values: Sequence[tuple[float, float]]) -> bool:
 
 
 def row_over_repeats(
-    name: str, values: Sequence[tuple[float, float]], shift: Shift, is_difference: bool
+    name: str, values: Sequence[tuple[float, float]], shift: Shift, is_difference: bool, share: float = 1.0
 ) -> ComparedMetric:
     """A row without its word yet, from the shift of its values (of their logarithms where there is a ratio)."""
     a, b = _means(values)
     unit = METRICS[name.partition(".")[0]].unit
     same = all(a == b for a, b in values)
-    half = 0.0 if same else min(shift.half, 300.0 if not is_difference else math.inf)
+    half = 0.0 if same else min(shift.half(share), 300.0 if not is_difference else math.inf)
     if is_difference:
         difference = Difference(shift.mean, shift.mean - half, shift.mean + half)
         ratio = 1.0 if same else b / a if a > 0 else None
@@ -248,7 +252,7 @@ def _word(row: ComparedMetric, p: float | None, rules: Rules) -> tuple[str, str 
     shift = (
         math.log(row.ratio) if row.ratio and row.difference is None else row.difference.value if row.difference else 0
     )
-    if p < 1 - CONFIDENCE and better != "neither":
+    if p < rules.share * (1 - CONFIDENCE) and better != "neither":
         if row.support is not None and row.support.word == DISAGREE:
             return DISAGREE, None
         return (BETTER if (shift > 0) == (better == "higher") else WORSE), None

@@ -17,7 +17,7 @@ MODELS = ("kernels", "roofline", "linear")
 # The metrics that words are about: a rate's value, a latency's mean.
 METRICS = {"output_throughput": "value", "ttft_s": "mean", "tpot_s": "mean"}
 # A longer run would visibly wait for the others.
-MOST_REQUESTS = 20_000
+MOST_REQUESTS = 25_000
 
 
 @dataclass(slots=True)
