@@ -226,7 +226,8 @@ def decide(
             role=HEADLINE if is_headline else EXPLORATORY,
             of=len(named) if is_headline else rest,
             p_family=family.get(name),
-            support=supports.get(base.removesuffix("_steady")) if not dot else None,
+            # Older runs were held against other models over their whole span alone.
+            support=(supports.get(base) or supports.get(base.removesuffix("_steady"))) if not dot else None,
         )
         word, why = _word(told, family.get(name, row.p), rules)
         if name in withheld and (withheld[name][0] != FEW_EPISODES or word in (BETTER, WORSE)):
