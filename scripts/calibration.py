@@ -246,12 +246,12 @@ def table_of_coverage(runs: int) -> Iterator[str]:
         series: dict[str, list[float]] = {name: [] for name in truth}
         for trial in range(5 * runs):
             estimates = MEMORY.runs[simulate(replace(spec, seed=20_000 + trial)).path].estimates
-            for name in truth:
+            for name, true in truth.items():
                 one = estimates[name]
                 assert one is not None
                 series[name].append(one.value)
                 bounds = one.interval()
-                held[name] += bounds is not None and bounds[0] <= truth[name] <= bounds[1]
+                held[name] += bounds is not None and bounds[0] <= true <= bounds[1]
         for name, values in series.items():
             for five in np.array(values).reshape(-1, 5):
                 half = 2.7764451 * five.std(ddof=1) / math.sqrt(5)

@@ -226,14 +226,24 @@ def decide(
             role=HEADLINE if is_headline else EXPLORATORY,
             of=len(named) if is_headline else rest,
             p_family=family.get(name),
-            # Older runs were held against other models over their whole span alone.
-            support=(supports.get(base) or supports.get(base.removesuffix("_steady"))) if not dot else None,
+            support=_support(base, supports) if not dot else None,
         )
         word, why = _word(told, family.get(name, row.p), rules)
         if name in withheld and (withheld[name][0] != FEW_EPISODES or word in (BETTER, WORSE)):
             word, why = withheld[name]
         decided[name] = replace(told, word=word, why=why)
     return decided
+
+
+def _support(name: str, supports: Mapping[str, Support]) -> Support | None:
+    """What the cost models make of a row; of a steady one what they make of the whole span, where more of them do.
+
+    Older runs were held against the others over their whole span alone.
+    """
+    own, whole = supports.get(name), supports.get(name.removesuffix("_steady"))
+    if own is None or whole is None:
+        return own or whole
+    return own if len(own.changes) >= len(whole.changes) else whole
 
 
 def own_word(row: ComparedMetric) -> str:
