@@ -22,6 +22,7 @@ from harness.engines.serving.scheduler_process import ProcessDied, SchedulerProc
 from harness.engines.simulated import Simulated
 from harness.runs.step_log import STEP_LOG
 from harness.runs.writer import RunWriter
+from harness.simulate.limits import notes_on_too_long
 from harness.simulate.rows import REQUEST_FIELDS, Rows, request_batch
 from policies.catalog import read_policy
 from policies.core import STEP_COLUMNS
@@ -62,11 +63,12 @@ class Emulated:
     @property
     def notes(self) -> list[str]:
         """Whose scheduler it is, and how the cost of a step is known."""
-        pair, version = self.virtual.pair, self.environment.version
+        pair, version, limits = self.virtual.pair, self.environment.version, self.virtual.limits
         how = pair.describe(self.virtual.spec.cost_model)
         notes = [
             f"emulated: vLLM {version}'s own scheduler in virtual time; {how}",
             *pair.policy_notes(self.virtual.spec.cost_model),
+            *notes_on_too_long(self.virtual.stream.trace, limits.max_model_len, limits.cache_tokens),
         ]
         warning = untested(self.environment)
         return notes if warning is None else [*notes, warning]

@@ -20,7 +20,7 @@ from harness.profiles.cost import CostModel
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.pair import Pair, load_pair
 from harness.simulate.batch import BatchLoop
-from harness.simulate.limits import EngineLimits
+from harness.simulate.limits import EngineLimits, notes_on_too_long
 from harness.simulate.prefix_cache import PrefixCache
 from harness.simulate.rows import Rows, request_batch, step_batch
 from policies.catalog import V0_ENGINE, read_policy
@@ -83,6 +83,7 @@ class Simulated:
                 "decode, as vLLM's first engine did: good to ±20 points"
             )
         trace = self.stream.trace
+        notes += notes_on_too_long(trace, self.limits.max_model_len, self.limits.cache_tokens)
         if self.content is not None:
             share = 100 * self.content.recurring_tokens() / int(trace.prompt_tokens.sum())
             notes.append(f"prefix cache on: {share:.1f} % of prompt tokens recur in whole blocks, the most it can find")

@@ -29,6 +29,7 @@ from harness.profiles.files import load_gpu
 from harness.profiles.pair import load_pair
 from harness.runs.step_log import ENGINE_LOG, STEP_LOG, unfinished
 from harness.runs.writer import RunWriter
+from harness.simulate.limits import notes_on_too_long
 from policies.catalog import VLLM_OWN, read_policy
 from policies.core import Policy, PolicyError, StepCosts
 from policies.own.file import PolicyFile
@@ -94,7 +95,7 @@ class Vllm:
     @property
     def notes(self) -> list[str]:
         """What is measured, and what the engine's version and policy mean for it."""
-        notes = list(self.driving.notes)
+        notes = [*self.driving.notes, *notes_on_too_long(self.driving.stream.trace, self.spec.max_model_len)]
         warning = untested(self.deployment.environment)
         if warning is not None:
             notes.append(warning)

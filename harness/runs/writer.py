@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from harness.core.errors import RunFailed, UserError
 from harness.core.files import held, open_anew, sync
+from harness.core.masking import scrub
 from harness.core.records import PRODUCED, REQUESTS
 from harness.core.runspec import SCHEMA_VERSION, RunSpec
+from harness.core.text import visible
 from harness.runs.append_log import AppendLog, is_locked, to_parquet, whole_batches
-from harness.runs.provenance import scrub
 from harness.runs.run import POLICY_FILE, final_of, no_run_error, partial_of, run_path
 from harness.runs.schema import check_manifest, read_json
 from harness.runs.step_log import ENGINE_LOG, read_engine_log
@@ -210,9 +211,10 @@ def _finalise(partial: Path, final: Path, manifest: dict[str, Any], status: str,
 
 def _conclude(directory: Path, manifest: dict[str, Any]) -> None:
     """Write summary.json and run.json of the two tables in a directory."""
+    from harness.measure.evidence import Evidence
     from harness.measure.measured import is_closed_loop, measure
     from harness.measure.summary import count, summary_of
-    from harness.measure.verdict import Evidence, judge
+    from harness.measure.verdict import judge
 
     spec = RunSpec.from_dict(manifest["spec"])
     # Only what is measured: a million requests then take a few hundred megabytes.
@@ -236,7 +238,7 @@ def write_json(files: dict[Path, dict[str, Any]]) -> None:
     parts = {path: path.with_name(path.name + ".tmp") for path in files}
     try:
         for path, value in files.items():
-            text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+            text = visible(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
             with open_anew(parts[path]) as file:
                 file.write(f"{text}\n".encode())
                 file.flush()
