@@ -22,7 +22,8 @@ from harness.simulate.batch import BatchLoop
 from harness.simulate.limits import EngineLimits
 from harness.simulate.prefix_cache import PrefixCache
 from harness.simulate.rows import Rows, request_batch, step_batch
-from policies.catalog import V0_ENGINE, make_policy, read_policy
+from policies.batching import V0_ENGINE
+from policies.catalog import make_policy, read_policy
 from policies.core import Policy, StepCosts
 from workloads.core.stream import Stream
 from workloads.lengths.hints import Hints, hints_of

@@ -34,11 +34,12 @@ def canonical(text: str) -> str:
 
 def parts(thing: object) -> object:
     """Everything a policy holds, as plain values, to compare two of them."""
-    told = ("on_admit", "on_finish")  # bound to a list of the estimator's, which is among the values
+    told = ("on_admit", "on_finish", "on_timed_step")  # bound to what is among the values
     slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ()) if name not in told]
     module = type(thing).__module__
     if module.startswith("policies."):
-        return type(thing), [(name, parts(getattr(thing, name))) for name in slots]
+        held = {name: getattr(thing, name) for name in slots} or vars(thing)
+        return type(thing), [(name, parts(value)) for name, value in held.items()]
     return repr(thing)
 
 
@@ -71,7 +72,7 @@ def test_what_is_no_option_is_refused(text: str, says: str) -> None:
         ("isjl", "isjl needs alpha=…, the largest gap, tokens: such as isjl:alpha=100"),
         ("isjl:plan=0.5", "isjl needs alpha=…"),
         ("sjf:x=1", "it takes no options"),
-        ("", "known are v0, v0-engine, v1, eb, ebplus, sjf, ljf, isjl, stock, v1-interval, fcfs"),
+        ("", "known are v0, v0-engine, v1, eb, ebplus, mb, adaptive, sjf, ljf, isjl, stock, v1-interval, fcfs"),
         ("zzz", "unknown policy 'zzz': known are"),
         ("eb:theta_mn=0.1", "did you mean theta_min?"),
         ("ebplus:detla=1e-5", "did you mean delta?"),
@@ -193,15 +194,16 @@ def test_theta_is_k_over_the_slots_for_every_k(slots: int) -> None:
 
 
 def test_theta_of_less_than_a_slot_is_one_slot() -> None:
-    assert parts(made("eb:theta=0.001")) == parts(made("eb:k=1"))
+    assert parts(made("eb:theta=0.001,gate=paper")) == parts(made("v0"))
 
 
 @pytest.mark.parametrize(
     ("text", "name"),
     [
         ("v0", "v0"),
-        ("eb:k=1", "v0"),
-        ("eb: k = 01 ", "v0"),
+        ("eb:k=1,gate=paper", "v0"),
+        ("eb: k = 01 , gate=paper", "v0"),
+        ("eb:k=1", "eb:k=1"),
         ("v1", "v1"),
         ("fcfs", "v1"),
         ("EBplus", "ebplus"),
@@ -234,6 +236,8 @@ EVERY = {
     "update_every": "77",
     "window": "123",
     "correction": "none",
+    "gate": "paper",
+    "ttft": "0.2",
     "delta": "-1.2345678901234567e-05",
     "smoothing": "0.1000000000000001",
     "cooldown": "9",
@@ -276,7 +280,7 @@ def test_what_does_nothing_with_a_fixed_k_is_refused(option: str) -> None:
 def test_different_options_are_different_policies() -> None:
     texts = ["v0", "v1", "eb", "eb:k=2", "eb:window=1", "ebplus", "ebplus:cooldown=1", "ebplus:delta=1"]
     assert len({repr(parts(made(text))) for text in texts}) == len(texts)
-    assert parts(made("v0")) == parts(made("eb:k=1"))
+    assert parts(made("v0")) == parts(made("eb:k=1,gate=paper"))
 
 
 def test_what_the_catalog_makes() -> None:
@@ -306,6 +310,7 @@ def test_defaults_are_those_of_the_spec() -> None:
         "update_every": 100,
         "window": 500,
         "correction": "first_order",
+        "gate": "forecast",
     }
     assert read_options("ebplus", {}) == expected
     assert read_options("eb", {}) == {"k": None, "theta": None} | {
@@ -315,7 +320,7 @@ def test_defaults_are_those_of_the_spec() -> None:
 
 def test_several_policies_in_one_text() -> None:
     assert split_policies(["v1,eb:k=32,theta_min=0.7,ebplus"]) == ["v1", "eb:k=32,theta_min=0.7", "ebplus"]
-    assert canonical_policies(["fcfs,v1,eb:k=1,v0"]) == ["v1", "v0"]
+    assert canonical_policies(["fcfs,v1,eb:gate=paper,k=1,v0"]) == ["v1", "v0"]
     assert canonical_policies(["isjl:plan=0.7,alpha=0100,sjf"]) == ["isjl:alpha=100", "sjf"]
 
 
