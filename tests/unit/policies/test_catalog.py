@@ -194,16 +194,17 @@ def test_theta_is_k_over_the_slots_for_every_k(slots: int) -> None:
 
 
 def test_theta_of_less_than_a_slot_is_one_slot() -> None:
-    assert parts(made("eb:theta=0.001,gate=paper")) == parts(made("v0"))
+    assert parts(made("eb:theta=0.001")) == parts(made("eb:k=1"))
 
 
 @pytest.mark.parametrize(
     ("text", "name"),
     [
         ("v0", "v0"),
-        ("eb:k=1,gate=paper", "v0"),
-        ("eb: k = 01 , gate=paper", "v0"),
-        ("eb:k=1", "eb:k=1"),
+        ("eb:k=1", "v0"),
+        ("eb: k = 01 ", "v0"),
+        ("eb:gate=paper,k=1", "v0"),
+        ("eb:gate=forecast,k=1", "eb:gate=forecast,k=1"),
         ("v1", "v1"),
         ("fcfs", "v1"),
         ("EBplus", "ebplus"),
@@ -236,7 +237,7 @@ EVERY = {
     "update_every": "77",
     "window": "123",
     "correction": "none",
-    "gate": "paper",
+    "gate": "forecast",
     "ttft": "0.2",
     "delta": "-1.2345678901234567e-05",
     "smoothing": "0.1000000000000001",
@@ -280,7 +281,7 @@ def test_what_does_nothing_with_a_fixed_k_is_refused(option: str) -> None:
 def test_different_options_are_different_policies() -> None:
     texts = ["v0", "v1", "eb", "eb:k=2", "eb:window=1", "ebplus", "ebplus:cooldown=1", "ebplus:delta=1"]
     assert len({repr(parts(made(text))) for text in texts}) == len(texts)
-    assert parts(made("v0")) == parts(made("eb:k=1,gate=paper"))
+    assert parts(made("v0")) == parts(made("eb:k=1"))
 
 
 def test_what_the_catalog_makes() -> None:
@@ -310,7 +311,7 @@ def test_defaults_are_those_of_the_spec() -> None:
         "update_every": 100,
         "window": 500,
         "correction": "first_order",
-        "gate": "forecast",
+        "gate": "paper",
     }
     assert read_options("ebplus", {}) == expected
     assert read_options("eb", {}) == {"k": None, "theta": None} | {
@@ -320,7 +321,7 @@ def test_defaults_are_those_of_the_spec() -> None:
 
 def test_several_policies_in_one_text() -> None:
     assert split_policies(["v1,eb:k=32,theta_min=0.7,ebplus"]) == ["v1", "eb:k=32,theta_min=0.7", "ebplus"]
-    assert canonical_policies(["fcfs,v1,eb:gate=paper,k=1,v0"]) == ["v1", "v0"]
+    assert canonical_policies(["fcfs,v1,eb:k=1,v0"]) == ["v1", "v0"]
     assert canonical_policies(["isjl:plan=0.7,alpha=0100,sjf"]) == ["isjl:alpha=100", "sjf"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import cast
@@ -63,6 +63,10 @@ def admissible(gate: ForecastGate, view: Batch, most: int, floor_blocks: int = 0
     return gate.admissible(cast(View, view), most, floor_blocks)  # its counts are computed
 
 
+def is_closed(gate: ForecastGate) -> bool:
+    return gate.closed
+
+
 def test_the_curve_of_two_that_ended_and_one_that_runs() -> None:
     # At 2 tokens one of three ends; at 4 the one that ran no further than 3 is no longer looked at.
     assert survival([2, 4], [3]) == pytest.approx([1, 1, 2 / 3, 2 / 3, 0])
@@ -110,11 +114,12 @@ def test_the_gate_is_the_forecast_of_every_request_by_itself(seed: int) -> None:
     gate = ForecastGate()
     law = rng.choice(["equal", "geometric", "two kinds"])
     mean = rng.choice([5, 60, 700])
-    draw = {
+    laws: dict[str, Callable[[], int]] = {
         "equal": lambda: mean,
         "geometric": lambda: 1 + int(rng.expovariate(1 / mean)),
         "two kinds": lambda: rng.choice([3, mean]),
-    }[law]
+    }
+    draw = laws[law]
     lengths = [draw() for _ in range(WINDOW)]
     for length in lengths:
         gate.on_finish(length)
@@ -153,19 +158,19 @@ def test_equal_lengths_about_to_end_make_room_that_a_memoryless_law_would_not_se
     # They hold 11,000 of 12,800 tokens, and all end with the next step.
     assert old.free_blocks == 800 - 10 * 69
     assert admissible(gate, old, 60) == (old.free_blocks // 7)
-    assert gate.closed
+    assert is_closed(gate)
 
 
 def test_slots_tokens_and_the_floor_limit_it_too() -> None:
     gate = ForecastGate()
     view = Batch([], [], [10] * 20)
     assert admissible(gate, view, 3) == 3
-    assert not gate.closed
+    assert not is_closed(gate)
     view.token_budget = 25
     assert admissible(gate, view, 20) == 3, "the last of them is computed in part"
-    assert not gate.closed
+    assert not is_closed(gate)
     assert admissible(gate, view, 20, floor_blocks=1000) == 0
-    assert gate.closed
+    assert is_closed(gate)
     assert admissible(gate, view, 0) == 0
 
 
