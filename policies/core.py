@@ -1,10 +1,10 @@
 """The decision core: what a policy sees, what it answers, and what it is told.
 
-A plan says for how many steps it holds. An engine asks `plan` before a step when the last plan has run out, and
-sooner when something has changed since: a request arrived, finished, was admitted or preempted, or the step before
-computed prompt tokens. Growth of the KV cache alone is no change. A policy with an `order` is asked before each step
-in which anyone waits: whom the order names may change as time goes by. Every engine asks at the same steps, so that a
-policy may keep count of whatever it likes.
+A plan says for how many steps it holds. An engine asks `plan` before a step when the last plan has run out, and sooner
+when something has changed since: a request arrived, finished, was admitted or preempted, the step before computed
+prompt tokens, or the time has come that the plan named. Growth of the KV cache alone is no change. A policy with an
+`order` is asked before each step in which anyone waits: whom the order names may change as time goes by. Every engine
+asks at the same steps, so that a policy may keep count of whatever it likes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from typing import Protocol
 
 class PolicyError(ValueError):
     """A policy option that the user can mend: one line that names the option and the remedy."""
+
+
+class PolicyFault(RuntimeError):
+    """A policy failed or would stall the engine: the line names the policy and the step."""
 
 
 class Phase(enum.IntEnum):
@@ -34,15 +38,20 @@ class StepPlan:
 
     It holds for `steps` steps where nothing changes: for one unless the policy says that it need not be asked again.
     Each may hold at most `tokens` prompt tokens, from 1, beside what its decodes leave of the engine's own budget.
+    With `again_at_s` (on the clock of `TimedView.now_s`) it is asked before the first step from then on as well. A
+    policy may then hold everybody back while nothing runs: time goes on until then, or until a request arrives.
     """
 
     phase: Phase
     admit: int
     steps: int = 1
     tokens: int = 1 << 62
+    again_at_s: float | None = None
 
 
 UNLIMITED = 1 << 62
+# A policy may hold all back that long while nothing runs, s: what asks for more has lost its way.
+LONGEST_HOLD_S = 60.0
 # These hold until something changes.
 MIXED = StepPlan(Phase.MIXED, UNLIMITED, UNLIMITED)
 DECODE = StepPlan(Phase.DECODE, 0, UNLIMITED)
@@ -77,6 +86,17 @@ class View(Protocol):
         """The requests that hold a slot and have tokens left to compute, in order of admission."""
 
 
+class TimedView(View, Protocol):
+    """What an engine shows besides: the time, and who waits since when."""
+
+    @property
+    def now_s(self) -> float:
+        """The engine's clock before this step, s: virtual time, or since the engine was made."""
+
+    def waiting_requests(self) -> Iterator[WaitingRequest]:
+        """The requests in the queue, in its order: with the times at which they came and should be answered."""
+
+
 @dataclass(frozen=True, slots=True)
 class PartialPrefill:
     """A request that holds a slot while its prefill still has tokens to compute.
@@ -95,6 +115,8 @@ class WaitingRequest:
 
     `request_id` is the engine's own name for it. `num_output_tokens` counts the output so far, above 0 once it was
     preempted. `hint_low` and `hint_high` bound the output that its sender expects (tokens); None where nobody said.
+    `arrival_s` is on the clock of `TimedView.now_s`; `deadline_s`, for the first token, is later by the run's limit on
+    TTFT (`--slo ttft_s=…`), None where there is none.
     """
 
     request_id: Hashable
@@ -102,6 +124,8 @@ class WaitingRequest:
     num_output_tokens: int = 0
     hint_low: int | None = None
     hint_high: int | None = None
+    arrival_s: float = 0.0
+    deadline_s: float | None = None
 
 
 class Order(Protocol):
@@ -175,7 +199,7 @@ class PolicyState:
     `crossover_right` are the two sides of the crossover inequality (s/token). Of a policy that learns, `cost_mixed_s`
     and `cost_exclusive_s` are what a request is expected to cost with mixed and with exclusive steps (s), `z` the
     standard deviations of its KV forecast kept free, `probes` the fills that took the other kind of step, `budget` the
-    most tokens of a step.
+    most tokens of a step. `own` are the values of the columns that a policy of a user's own declares (policies/own).
     """
 
     k: int | None = None
@@ -194,6 +218,7 @@ class PolicyState:
     z: float | None = None
     probes: int | None = None
     budget: int | None = None
+    own: tuple[float, ...] | None = None
 
 
 # Times are the engine's monotonic clock, ns. `phase` counts as in harness.core.records.PHASES; `state` is the place
@@ -254,6 +279,11 @@ class StepCosts:
     def beta_mb(self, r: float) -> float:
         """β_MB(r), s/token, at the decode ratio r in [0, 1]."""
         return self.mixed_a_s + r * (self.mixed_b_s + r * self.mixed_c_s)
+
+
+def due_ns(again_at_s: float | None) -> int:
+    """The first whole nanosecond at which a plan's `again_at_s` has come; never (UNLIMITED) without one."""
+    return UNLIMITED if again_at_s is None else math.ceil(again_at_s * 1e9)
 
 
 def floor_share(share: float, whole: int) -> int:

@@ -11,6 +11,7 @@ import click
 
 from harness.cli.options import RESULTS
 from harness.core.errors import NotMet
+from harness.core.terminal import stream_itself
 
 if TYPE_CHECKING:
     from harness.published.corpus import Problem, PublishedRun
@@ -63,7 +64,7 @@ def _replay(runs: Sequence[PublishedRun]) -> tuple[tuple[Problem, ...], str]:
     from harness.session.replay import replayable, replays
 
     virtual = replayable(runs)
-    with click.progressbar(replays(virtual), len(virtual), "running again", file=sys.stderr) as bar:
+    with click.progressbar(replays(virtual), len(virtual), "running again", file=stream_itself(sys.stderr)) as bar:
         replayed = list(bar)
     problems = tuple(Problem(replay.where, replay.why) for replay in replayed if replay.made and replay.why)
     for replay in replayed:

@@ -68,7 +68,7 @@ REQUESTS = pa.schema(
 )
 
 # Columns that older runs do not have: null in them.
-LATER = frozenset({"cached_tokens", "event_tokens"})
+LATER = frozenset({"cached_tokens", "event_tokens", "policy_own"})
 
 STEPS = pa.schema(
     [
@@ -100,6 +100,8 @@ STEPS = pa.schema(
         ("policy_z", pa.float64()),
         ("policy_probes", pa.int64()),
         ("policy_budget", pa.int64()),
+        # Of a user's own policy: the columns that it declares, their names in the manifest (provenance.policy_columns).
+        ("policy_own", pa.list_(pa.float64())),
     ]
 )
 
@@ -139,8 +141,11 @@ def _states(which: Ints, states: list[PolicyState]) -> dict[str, object]:
         ("correction_capped", pa.bool_()),
         ("cost_mixed_s", pa.float64()),
         ("cost_exclusive_s", pa.float64()),
+        ("policy_own", pa.list_(pa.float64())),
     ):
-        columns[name] = pa.array([getattr(state, name) for state in held], kind).take(pa.array(place))
+        columns[name] = pa.array([getattr(state, name.removeprefix("policy_")) for state in held], kind).take(
+            pa.array(place)
+        )
     modes = pa.array([None if state.mode is None else MODES.index(state.mode) for state in held], pa.int8())
     columns["policy_mode"] = pa.DictionaryArray.from_arrays(modes.take(pa.array(place)), pa.array(MODES))
     return columns

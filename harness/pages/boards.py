@@ -23,7 +23,7 @@ from harness.report.comparable import end_of_path
 from harness.report.comparison import compare_runs
 from harness.report.document import is_twin, kind_words
 from harness.report.reader import RunReader
-from harness.report.sentences import shown_word, support_words
+from harness.report.sentences import support_words
 from harness.runs.run import gpu_name
 from harness.runs.schema import KINDS
 
@@ -32,7 +32,7 @@ BASELINES = ("v1", "stock", "v0")
 # Runs of a board that stay in memory while its arms are held against each other.
 REMEMBERED = 24
 # Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.
-_NOT_THE_BOARD = ("policy", "lengths", "seed", "repeat")
+_NOT_THE_BOARD = ("policy", "policy_sha256", "lengths", "seed", "repeat")
 # What a publication chose for each policy on its own.
 TUNED = ("slots", "token_budget")
 # What the fields of the spec are that have a default.
@@ -309,7 +309,7 @@ def _compare_arms(base: Arm, arm: Arm, reader: RunReader, allow: Sequence[str]) 
             line = line.replace(end_of_path(published.run), published.where)
         return {"changes": {}, "refusal": line, "notes": []}
     changes = {
-        name: [metric.ratio, metric.low, metric.high, metric.p, shown_word(metric), metric.a, metric.b]
+        name: [metric.ratio, metric.low, metric.high, metric.p, metric.word, metric.a, metric.b]
         for name, metric in comparison.metrics.items()
     }
     notes = [comparison.method, *comparison.notes]

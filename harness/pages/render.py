@@ -13,6 +13,7 @@ from typing import Any
 
 import jinja2
 
+from harness.core.text import visible
 from harness.measure.metrics import METRICS
 from harness.pages.assets import site_directory
 from harness.pages.facets import settings_words
@@ -27,6 +28,7 @@ def environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(site_directory() / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -34,6 +36,11 @@ def environment() -> jinja2.Environment:
     env.filters |= {"settings": settings_words, "gpu": gpu_name, "load": load_words}
     env.globals["METRICS"] = METRICS
     return env
+
+
+def _shown(value: Any) -> Any:
+    """A value as a page shows it: no text turns the direction of writing or hides in it."""
+    return visible(value) if type(value) is str else value
 
 
 class Writer:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import UserError
+from harness.core.masking import MASK, SHAPES, is_secret, mask
 from harness.published.cache import JsonCache
 from harness.published.copies import measured_twice
 from harness.published.corpus import (
@@ -26,7 +27,6 @@ from harness.published.corpus import (
 from harness.published.detail import detail_of
 from harness.published.tables import RunTables
 from harness.published.verify import difference_from_figures, first_difference, missing_evidence
-from harness.runs.provenance import MASK, is_secret, mask
 from harness.runs.run import Run, run_path, slug
 from harness.runs.step_log import ENGINE_LOG, STEP_LOG
 
@@ -42,10 +42,9 @@ LONGEST_ID, LONGEST_ERROR, LONGEST_TEXT = 100, 500, 2000
 AHEAD = timedelta(days=1)
 
 _HOME = re.compile(r"(?:/home/|/Users/|/root(?=/|$)|[A-Za-z]:\\+Users\\+)[^\s,;:'\"]*")
+# Besides what the mask knows by its shape: what stands in a header or a URL, unless it is masked there.
 _SHAPES = re.compile(
-    r"\b(?:hf_(?![a-z]+_)|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA)[\w-]{8,}|"
-    r"-----BEGIN [A-Z ]*PRIVATE KEY|"
-    r"\beyJ[\w-]{10,}\.[\w-]{10,}\.|\b(?:Bearer|Basic)\s+(?!\*)\S{6,}|://[^/@\s*]+:[^/@\s*]+@",
+    rf"{SHAPES.pattern}|\bBasic\s+(?!\*)\S{{6,}}|://[^/@\s*:]+:[^/@\s*]+@",
     re.I,
 )
 _PROMPT = re.compile(r"\bprompt(?:_token_ids|_text)?\b['\"]?\s*[:=]\s*['\"\[]", re.I)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from harness.measure.evidence import Evidence
 from harness.measure.summary import count, summary_of
-from harness.measure.verdict import Evidence, judge
+from harness.measure.verdict import judge
 from harness.published.bounds import outside_spec
 from harness.published.tables import RunTables
 from harness.runs.run import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 
 from harness.core.errors import USER_ERRORS, Interrupted, RunFailed, UserError
 from harness.core.machine import cores
+from harness.core.runspec import RunSpec
 from harness.engines.base import Status
 from harness.engines.tokenstep import TokenStep
+from harness.profiles.pair import KINDS
 from harness.published.corpus import PublishedRun
 from harness.published.verify import TOLERANCE
 from harness.runs.run import Run, load_run
@@ -82,7 +84,7 @@ def replay(published: Run) -> str | None:
     Times and counts are held to be equal exactly, what a policy computed within TOLERANCE; a column that came after the
     run is passed over. Of an interrupted run only what it has is compared. NotHereError where it cannot be run here.
     """
-    spec = published.spec
+    spec = _with_costs(published)
     try:
         _refuse(published)
         requests, steps = published.requests(), published.steps()
@@ -115,12 +117,22 @@ def replay(published: Run) -> str | None:
     return why and f"{why}: edited, or from when bench decided otherwise (commit {commit!a}): run again, publish that"
 
 
+def _with_costs(published: Run) -> RunSpec:
+    """The run's spec; the cost model of an `auto` is what it was at the time, which its provenance tells."""
+    spec = published.spec
+    known = published.manifest["provenance"].get("cost_model")
+    name = known.get("name") if isinstance(known, dict) else None
+    if spec.engine == "simulated" and spec.cost_model == "auto" and name in KINDS:
+        return replace(spec, cost_model=name)
+    return spec
+
+
 def _engine_of(published: Run) -> MakeEngine:
     """What makes the engine of a virtual run again."""
     spec = published.spec
     if spec.engine == "tokenstep":
         return TokenStep
-    return simulated_on({spec.gpu: ProfileFile(published.profile, spec.gpu, spec.profile)})
+    return simulated_on({spec.gpu: ProfileFile(published.profile, spec.gpu, spec.profile)}, {})
 
 
 def _refuse(published: Run) -> None:

@@ -27,7 +27,7 @@ def test_a_users_profile_loads(tmp_path: Path) -> None:
     pair = load_pair(write(tmp_path, H200.replace('"published"', '"calibrated"')), "Qwen3-8B")
     assert pair.gpu.name == "mine"
     assert pair.basis == "calibrated"
-    assert pair.cost().parameters() == load_pair("h200", "Qwen3-8B").cost().parameters()
+    assert pair.cost().parameters() == load_pair("h200", "Qwen3-8B").cost("linear").parameters()
     assert pair.describe() == "mine / Qwen3-8B: calibrated step times (linear)"
 
 
@@ -48,7 +48,7 @@ def test_without_a_peak_and_without_a_fit_there_is_no_roofline(tmp_path: Path) -
 
 def test_a_fitted_alpha_mb_is_taken(tmp_path: Path) -> None:
     text = H200.replace("a_s_per_token = 2.493675e-05", "alpha_mb_s = 0.004\na_s_per_token = 2.493675e-05")
-    assert load_pair(write(tmp_path, text), "Qwen3-8B").policy_constants(1, 1, 32).alpha_mb_s == 0.004
+    assert load_pair(write(tmp_path, text), "Qwen3-8B").policy_constants(1, 1, 32, "linear").alpha_mb_s == 0.004
 
 
 MEMORY = 'memory_gb = { value = 141, source = "NVIDIA H200 datasheet, SXM: 141 GB HBM3e" }'
