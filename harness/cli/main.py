@@ -20,6 +20,7 @@ from harness.cli.exchange import export_run, import_results
 from harness.cli.grid import grid
 from harness.cli.other_tools import ours_for
 from harness.cli.profit import profit
+from harness.cli.regret import regret
 from harness.cli.reproduce import reproduce
 from harness.cli.run import run
 from harness.cli.runs import list_runs, publish, recover, show, verify
@@ -43,6 +44,7 @@ COMMANDS = [
     import_results,
     export_run,
     profit,
+    regret,
     calibrate,
     validate,
     trace,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from harness.session.ask import split_policies
-from harness.session.grid import canonical_policies
 from policies.catalog import (
     ALIASES,
     POLICIES,
@@ -322,12 +320,6 @@ def test_defaults_are_those_of_the_spec() -> None:
     assert read_options("eb", {}) == {"k": None, "theta": None} | {
         key: value for key, value in expected.items() if key not in ("delta", "smoothing", "cooldown")
     }
-
-
-def test_several_policies_in_one_text() -> None:
-    assert split_policies(["v1,eb:k=32,theta_min=0.7,ebplus"]) == ["v1", "eb:k=32,theta_min=0.7", "ebplus"]
-    assert canonical_policies(["fcfs,v1,eb:k=1,v0"]) == ["v1", "v0"]
-    assert canonical_policies(["isjl:plan=0.7,alpha=0100,sjf"]) == ["isjl:alpha=100", "sjf"]
 
 
 @pytest.mark.parametrize("option", ["k", "update_every", "window"])
