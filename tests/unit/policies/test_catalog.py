@@ -302,26 +302,6 @@ def test_every_default_passes_its_own_check() -> None:
             assert option.default is None or option.check(option.read(str(option.default)))
 
 
-def test_defaults_are_those_of_the_spec() -> None:
-    expected = {
-        "delta": 0.0,
-        "smoothing": 0.1,
-        "cooldown": 3,
-        "theta_min": 0.01,
-        "theta_max": 0.8,
-        "theta_init": 0.7,
-        "epsilon": 0.01,
-        "update_every": 100,
-        "window": 500,
-        "correction": "first_order",
-        "gate": "paper",
-    }
-    assert read_options("ebplus", {}) == expected
-    assert read_options("eb", {}) == {"k": None, "theta": None} | {
-        key: value for key, value in expected.items() if key not in ("delta", "smoothing", "cooldown")
-    }
-
-
 @pytest.mark.parametrize("option", ["k", "update_every", "window"])
 def test_a_count_has_an_upper_bound(option: str) -> None:
     assert read_options("eb", {option: "1000000000"})[option] == 10**9
