@@ -98,7 +98,7 @@ def _v0(values: dict[str, Any], setting: Setting) -> Policy:
 
 
 def _v1(values: dict[str, Any], setting: Setting) -> Policy:
-    return Mixed()
+    return Mixed(budget=values["budget"])
 
 
 def _mb(values: dict[str, Any], setting: Setting) -> Policy:
@@ -133,7 +133,7 @@ BATCHING = (
         "v1",
         "mixed batching: prefill chunks and decodes share each step, first come first served",
         "vLLM v1",
-        (),
+        (count("budget", None, "tokens of a step, below the engine's own (max_num_batched_tokens): chunk sizes"),),
         _v1,
     ),
     PolicyEntry(

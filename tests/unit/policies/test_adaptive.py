@@ -29,8 +29,9 @@ def stream(n: int, output: int, load: int | None, gap_ns: int = 0) -> Stream:
     return Stream(trace, Poisson(1.0), np.cumsum(rng.exponential(gap_ns, n)).astype(np.int64))
 
 
-def play(policy: str, given: Stream, cost: CostModel, slots: int = 64, kv_blocks: int = 20_000) -> Rows:
-    limits = EngineLimits(slots, 2048, kv_blocks)
+def play(policy: str, given: Stream, cost: CostModel, kv_blocks: int = 20_000, budget: int = 2048) -> Rows:
+    slots = 64
+    limits = EngineLimits(slots, budget, kv_blocks)
     parts: list[Rows] = []
 
     def sink(rows: Rows) -> bool:
@@ -50,6 +51,12 @@ def test_mb_with_k_1_and_ample_kv_is_v1() -> None:
     ours, v1 = play("mb:k=1", given, Flat()), play("v1", given, Flat())
     assert (ours.steps[:, :-1] == v1.steps[:, :-1]).all()
     assert (ours.requests == v1.requests).all()
+
+
+def test_a_budget_of_v1_is_a_smaller_budget_of_the_engine() -> None:
+    given = stream(200, 40, 100)
+    ours, small = play("v1:budget=512", given, Flat()), play("v1", given, Flat(), budget=512)
+    assert (ours.steps == small.steps).all()
 
 
 def test_mb_admits_at_least_k_at_once_while_anything_decodes() -> None:

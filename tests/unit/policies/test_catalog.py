@@ -75,8 +75,8 @@ def test_what_is_no_option_is_refused(text: str, says: str) -> None:
         ("eb:theta_mn=0.1", "did you mean theta_min?"),
         ("ebplus:detla=1e-5", "did you mean delta?"),
         ("ebplus:k=3", "ebplus: unknown option 'k'"),
-        ("v1:k=3", "v1: unknown option 'k': it takes no options"),
-        ("fcfs:k=3", "it takes no options"),
+        ("v1:k=3", "v1: unknown option 'k': its options are budget"),
+        ("sjf:k=3", "it takes no options"),
         ("v0:k=1", "it takes no options"),
     ],
 )
@@ -242,6 +242,7 @@ EVERY = {
     "correction": "none",
     "gate": "forecast",
     "ttft": "0.2",
+    "budget": "77",
     "delta": "-1.2345678901234567e-05",
     "smoothing": "0.1000000000000001",
     "cooldown": "9",
