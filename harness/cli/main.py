@@ -19,6 +19,7 @@ from harness.cli.engine import engines
 from harness.cli.exchange import export_run, import_results
 from harness.cli.grid import grid
 from harness.cli.other_tools import ours_for
+from harness.cli.policy import policy
 from harness.cli.profit import profit
 from harness.cli.regret import regret
 from harness.cli.reproduce import reproduce
@@ -50,6 +51,7 @@ COMMANDS = [
     trace,
     reproduce,
     list_policies,
+    policy,
     list_workloads,
     list_gpus,
     site,
