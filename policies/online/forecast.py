@@ -21,7 +21,7 @@ UNSEEN_GROWTH = 64  # tokens that each request may still grow by before that, or
 GROUPS = 32  # of running requests of about the same age
 TIMES = 16  # steps ahead that are looked at
 SOONEST, SHARE = 32, 0.1  # the last of them: as many steps, or this share of the mean length
-RENEWED = 25  # completions after which the curve is made anew
+RENEWED = 25  # completions after which the curve is made anew; of a full window twice as many
 
 MOST_Z, Z_A_PREEMPTION, Z_AN_ADMISSION = 3.0, 0.25, 0.005
 
@@ -128,7 +128,11 @@ class ForecastGate:
             return self._within(sums, [(1.0, growth)], [room])
         if self._seen >= self._due:
             self._renew(ages)
-        needs, rooms = self._forecast(view, ages, spare, capacity, len(partials), held)
+        footprints = sum(view.footprints())
+        last = 1 + (TIMES - 1) * self._stride + spare
+        if footprints + held + sums[-1] + (len(ages) + len(partials) + len(prompts)) * last <= capacity:
+            return self._within(sums, [], [])  # though nobody ends
+        needs, rooms = self._forecast(ages, footprints, spare, capacity, len(partials), held)
         return self._within(sums, needs, rooms)
 
     def _within(self, sums: Sequence[int], needs: Sequence[tuple[float, float]], rooms: Sequence[float]) -> int:
@@ -155,8 +159,8 @@ class ForecastGate:
 
     def _renew(self, ages: Sequence[int]) -> None:
         """The curve from what has been seen by now."""
-        self._due = self._seen + RENEWED
         lengths = self._lengths
+        self._due = self._seen + (2 * RENEWED if len(lengths) == WINDOW else RENEWED)
         self._curve = curve = survival(lengths, () if len(lengths) == WINDOW else ages)
         span = max(SOONEST, SHARE * sum(lengths) / len(lengths))
         self._stride = stride = -int(-span // (TIMES - 1))
@@ -164,7 +168,7 @@ class ForecastGate:
         self._first = self._table[: stride * TIMES : stride]
 
     def _forecast(
-        self, view: View, ages: Sequence[int], spare: float, capacity: int, starting: int, held: int
+        self, ages: Sequence[int], footprints_sum: int, spare: float, capacity: int, starting: int, held: int
     ) -> tuple[list[tuple[float, float]], list[float]]:
         """At each time: the share and growth of one that starts now, and what is left in the cache, tokens."""
         stride, table, first = self._stride, self._table, self._first
@@ -175,7 +179,7 @@ class ForecastGate:
         footprints: list[float] = []
         variances: list[float] = []
         # Prompt and age are taken to have nothing to do with each other.
-        prompt = (sum(view.footprints()) - sum(ages)) / n + spare if n else 0.0
+        prompt = (footprints_sum - sum(ages)) / n + spare if n else 0.0
         groups = min(GROUPS, n)
         for group in range(groups):
             low, high = group * n // groups, (group + 1) * n // groups
@@ -190,7 +194,7 @@ class ForecastGate:
             variances.append(weight / alive)
         needs: list[tuple[float, float]] = []
         rooms: list[float] = []
-        mean_footprint = sum(view.footprints()) / n + spare if n else 0.0
+        mean_footprint = footprints_sum / n + spare if n else 0.0
         columns: Sequence[Sequence[float]] = list(zip(*rows, strict=True)) if rows else [()] * TIMES
         for i in range(TIMES):
             # A step grows before anybody ends: who has t − 1 more tokens by then holds t.

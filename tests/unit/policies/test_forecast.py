@@ -95,6 +95,8 @@ def plain(view: Batch, lengths: list[int], z: float) -> int:
 
     for count in range(len(view.queue), 0, -1):
         fits = sum(-(-tokens // view.block_size) for tokens in view.queue[:count]) <= view.free_blocks
+        last = 1 + (TIMES - 1) * stride + spare
+        at_most = sum(view.footprints()) + sum(view.queue) + (n + len(view.queue)) * last
         for t in range(1, 1 + TIMES * stride, stride):
             shares = [alive(age + t - 1) / alive(age) if alive(age) else 1.0 for age in view.ages]
             use = sum(s * (prompt + spare + age + t) for s, age in zip(shares, view.ages, strict=True))
@@ -102,7 +104,7 @@ def plain(view: Batch, lengths: list[int], z: float) -> int:
             footprint = sum(view.footprints()) / n + spare if n else 0.0
             use += z * sqrt(variance) * (footprint + t)
             use += sum(alive(t - 1) * (tokens + t + spare) for tokens in view.queue[:count])
-            fits = fits and use <= view.total_blocks * view.block_size + 1e-6
+            fits = fits and min(use, at_most) <= view.total_blocks * view.block_size + 1e-6
         if fits:
             return count
     return 0
