@@ -127,6 +127,7 @@ def main() -> None:
             continue
         count += 1
     head = f'engine = "simulated"\nmodel = "{MODEL}"\nslo = "ttft_s=1,tpot_s=0.05"\n\n'
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(head + "\n".join(parts), encoding="utf-8")
     print(f"{given.out}: {count} cells")
 
