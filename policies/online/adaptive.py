@@ -9,6 +9,7 @@ from math import inf
 from policies.core import Order, Phase, PolicyState, StepPlan, View
 from policies.online.choice import Content, DecodeTimes, Traffic, exclusive_s, mixed_s, saturated, unsaturated
 from policies.online.forecast import ForecastGate
+from policies.online.step_budget import StepBudget
 from policies.online.step_costs import LearnedCosts
 from policies.online.turns import Turns
 
@@ -87,6 +88,8 @@ class Adaptive:
         self._rate_at = 0.0
         self._verdict: _Verdict | None = None
         self._streak = 0
+        self._budget = StepBudget()
+        self._token_budget = 1 << 62
         self.probes = 0
         self._probe_every = FIRST_PROBE
         self._since_probe = 0
@@ -139,6 +142,7 @@ class Adaptive:
             costs = self._decode
             self._step_s = seconds
         else:
+            self._budget.see(not decodes, prefill_tokens, decodes, seconds, self._token_budget)
             costs = self._mixed if decodes else self._prefill
             work = prefill_work / prefill_tokens
             self._work += (work - self._work) / 32 if self._work else work
@@ -154,6 +158,7 @@ class Adaptive:
         turns = self._turns
         if self._steps - self._looked_at >= (EVERY if self._steps < YOUNG else 2 * EVERY):
             self._look(view)
+        self._token_budget = view.token_budget
         begins = not turns.filling
         due = turns.due(view)
         if not view.waiting:
@@ -165,6 +170,10 @@ class Adaptive:
         if due and begins:
             self._waits_since = None
             turns.probing = PROBE_STEPS if self._probes() else 0
+            asked = self._prompts.value * min(view.waiting, view.slots - view.decoding)
+            turns.tokens = self._budget.trial(turns.exclusive_now, asked, view.token_budget)
+        else:
+            turns.tokens = self._budget.tokens(turns.exclusive_now, view.token_budget)
         plan = turns.plan(view, due)
         if plan.phase is Phase.DECODE and view.waiting and not self.crowded and self._step_s > 0:
             # Nobody may come whose arrival would have it asked again.
@@ -209,7 +218,7 @@ class Adaptive:
             cost_exclusive_s=None if verdict is None or verdict.cost[True] == inf else verdict.cost[True],
             z=self._gate.z,
             probes=self.probes,
-            budget=min(view.token_budget, turns.tokens),
+            budget=self._budget.tokens(turns.exclusive, view.token_budget),
         )
 
     def _see_rate(self, view: View) -> None:
@@ -231,7 +240,7 @@ class Adaptive:
             context=self._context,
             work=self._work,
             budget=view.token_budget,
-            tokens=turns.tokens,
+            tokens=view.token_budget,
         )
         crowded = self.crowded
         decode = DecodeTimes.of(traffic, self._decode.seconds)

@@ -48,7 +48,7 @@ class Turns:
             self.filling = True
         running = view.decoding + view.prefilling
         admit = 0
-        if due or self._exclusive_now():
+        if due or self.exclusive_now:
             admit = self._gate.admissible(view, view.slots - running)
         if not admit and not view.decoding and not view.prefilling:
             # Liveness: whatever the gate says, one request that fits the cache alone goes ahead.
@@ -56,7 +56,7 @@ class Turns:
         if not admit and not view.prefilling:
             self._end(view)
             return DECODE
-        exclusive = self._exclusive_now()
+        exclusive = self.exclusive_now
         if self.probing:
             self.probing -= 1
         if not exclusive:
@@ -65,7 +65,9 @@ class Turns:
             self._note(running + admit, self._gate.closed)
         return StepPlan(Phase.PREFILL if exclusive else Phase.MIXED, admit, 1, self.tokens)
 
-    def _exclusive_now(self) -> bool:
+    @property
+    def exclusive_now(self) -> bool:
+        """Whether the next step of a fill holds prompts alone."""
         return self.exclusive != (self.probing > 0)
 
     def _end(self, view: View) -> None:
