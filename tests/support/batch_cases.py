@@ -134,8 +134,10 @@ def policy_of(
     draw: Draw, kinds: Sequence[str], slots: int, costs: StepCosts, prompts: list[int], outputs: list[int]
 ) -> tuple[str, dict[str, str]]:
     kind = draw.choice(kinds)
-    if kind in ("v0", "v1", "sjf", "ljf"):
+    if kind in ("v0", "v1", "sjf", "ljf", "adaptive"):
         return kind, {}
+    if kind == "mb":
+        return kind, {"k": str(draw.choice((1, slots, draw.integer(1, slots))))}
     if kind == "isjl":
         return kind, {
             "alpha": str(draw.choice((0, 1, 3, 10, 30, 100, 1000))),
@@ -148,6 +150,8 @@ def policy_of(
     if kind in ERRATIC:
         return kind, {"salt": str(draw.integer(0, 1000))}
     often = {"update_every": str(draw.choice((1, 2, 10))), "window": str(draw.choice((1, 5, 40, 500)))}
+    gate = draw.choice(("paper", "forecast"))
+    often["gate"] = gate
     if kind == "k":
         return "eb", {"k": str(draw.choice((1, slots, draw.integer(1, slots)))), **often}
     often["correction"] = draw.choice(("none", "first_order"))
@@ -165,7 +169,7 @@ def policy_of(
 
 
 ERRATIC = ("erratic", "erratic order", "erratic timed")
-KINDS = ("v1", "v0", "k", "eb", "ebplus", "ebplus", "erratic", "erratic timed")
+KINDS = ("v1", "v0", "k", "eb", "ebplus", "ebplus", "mb", "adaptive", "erratic", "erratic timed")
 
 
 ORDERED = ("sjf", "ljf", "isjl", "isjl", "isjl", "erratic order")
@@ -303,8 +307,11 @@ def cached_cases(draw: st.DrawFn) -> Case:
     return cached_case(Drawn(draw))
 
 
-# Cases are large: slow to draw, and slow where hypothesis shrinks. How many there are is the profile's.
-large_cases = settings(deadline=None, suppress_health_check=list(HealthCheck))
+# Cases are large: slow to draw, and slow where hypothesis shrinks. There are two thirds of what the profile says.
+assert settings.default is not None
+large_cases = settings(
+    deadline=None, suppress_health_check=list(HealthCheck), max_examples=settings.default.max_examples * 2 // 3
+)
 
 
 def tight(policy: str, options: dict[str, str], prompts: Sequence[int], outputs: Sequence[int], **limits: int) -> Case:
