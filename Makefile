@@ -21,9 +21,9 @@ setup: .venv/ready
 	$(PIP) install --quiet -c constraints.txt --group dev
 	@touch $@
 
-# The main job: real ShareGPT lengths under two policies on a virtual L40S, three repeats, which is better, and a site.
+# The main job: real ShareGPT lengths under two policies on a virtual L40S, five repeats, which is better, and a site.
 demo: setup
-	$(RUN)/bench run --gpu l40s --policy v1,ebplus --workload sharegpt --requests 6000 --repeat 3
+	$(RUN)/bench run --gpu l40s --policy v1,ebplus --workload sharegpt
 	$(RUN)/bench site build --results runs --out site/public
 
 # A Python with vLLM for the CPU, in bench's cache (some gigabytes); BENCH_ENGINE_PYTHON names another.
