@@ -31,7 +31,7 @@ def test_a_small_file_of_many_rows_is_not_read(path: Path, monkeypatch: pytest.M
 def test_a_text_or_a_list_that_repeats_is_counted_before_it_is_read(
     tmp_path: Path, encoding: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(tables, "MOST_TABLE_BYTES", 2**20)
     rows = [request(row, error="x" * 5000) for row in range(1000)]
     path = tmp_path / "requests.parquet"
     pq.write_table(
