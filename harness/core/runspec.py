@@ -91,9 +91,14 @@ class RunSpec:
     @property
     def canonical(self) -> str:
         """Canonical JSON: sorted keys, no spaces, so that equal specs are equal bytes."""
-        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        # Not by `to_dict`, whose copies would be most of the time of a grid of many cells.
+        values = {name: getattr(self, name) for name in _FIELDS}
+        return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @property
     def digest(self) -> str:
         """sha256 (hex) of the canonical JSON."""
         return hashlib.sha256(self.canonical.encode()).hexdigest()
+
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(RunSpec))

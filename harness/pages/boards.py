@@ -23,7 +23,7 @@ from harness.report.comparable import end_of_path
 from harness.report.comparison import compare_runs
 from harness.report.document import is_twin, kind_words
 from harness.report.reader import RunReader
-from harness.report.sentences import shown_word, support_words
+from harness.report.sentences import support_words
 from harness.runs.run import gpu_name
 from harness.runs.schema import KINDS
 
@@ -309,7 +309,7 @@ def _compare_arms(base: Arm, arm: Arm, reader: RunReader, allow: Sequence[str]) 
             line = line.replace(end_of_path(published.run), published.where)
         return {"changes": {}, "refusal": line, "notes": []}
     changes = {
-        name: [metric.ratio, metric.low, metric.high, metric.p, shown_word(metric), metric.a, metric.b]
+        name: [metric.ratio, metric.low, metric.high, metric.p, metric.word, metric.a, metric.b]
         for name, metric in comparison.metrics.items()
     }
     notes = [comparison.method, *comparison.notes]

@@ -18,7 +18,7 @@ from harness.pages.render import Writer
 from harness.pages.site import Site
 from harness.profiles.files import gpu_names, load_gpu
 from harness.profiles.pair import Pair, load_pair
-from harness.report.sentences import NOT_TESTED
+from harness.report.words import NOT_TESTED
 from harness.runs.run import gpu_name
 from policies.core import PolicyError, StepCosts
 from policies.online.threshold import crossover, theta0

@@ -109,7 +109,7 @@ class Unranked:
 def why_unranked(runs: Sequence[Run]) -> Unranked | None:
     """Why these runs are not ranked, None if they are."""
     for run in runs:
-        if run.level == "INVALID":
+        if run.level == "INVALID" and not run.is_overloaded:
             reasons = run.manifest.get("verdict", {}).get("reasons") or ["INVALID: no verdict"]
             return Unranked("not compared: INVALID", f"{short(run.spec.policy)} is {spelled(reasons[0], 200)}")
     engines = {run.spec.engine for run in runs}

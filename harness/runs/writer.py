@@ -221,9 +221,10 @@ def _finalise(partial: Path, final: Path, manifest: dict[str, Any], status: str,
 
 def _conclude(directory: Path, manifest: dict[str, Any]) -> None:
     """Write summary.json and run.json of the two tables in a directory."""
+    from harness.measure.evidence import Evidence
     from harness.measure.measured import is_closed_loop, measure
     from harness.measure.summary import count, summary_of
-    from harness.measure.verdict import Evidence, judge
+    from harness.measure.verdict import judge
 
     spec = RunSpec.from_dict(manifest["spec"])
     # Only what is measured: a million requests then take a few hundred megabytes.

@@ -163,8 +163,7 @@ def read_options(given: Mapping[str, Any]) -> RunOptions:
     of them, and so do `slots`.
     """
     kinds = _kinds()
-    command_line_names = {field: name for name, field in FIELD_OF.items()}
-    known = [command_line_names.get(field.name, field.name) for field in dataclasses.fields(RunOptions)]
+    known = known_names()
     values = {}
     for name, value in given.items():
         if name not in known:
@@ -172,6 +171,13 @@ def read_options(given: Mapping[str, Any]) -> RunOptions:
         field = FIELD_OF.get(name, name)
         values[field] = _read(name, field, value, kinds[field])
     return RunOptions(**values)
+
+
+@functools.cache
+def known_names() -> tuple[str, ...]:
+    """The options of `bench run` by the names of the command line, with underscores."""
+    command_line_names = {field: name for name, field in FIELD_OF.items()}
+    return tuple(command_line_names.get(field.name, field.name) for field in dataclasses.fields(RunOptions))
 
 
 @functools.cache

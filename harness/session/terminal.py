@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -10,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from harness.core.console import plain_console
 from harness.core.runspec import RunSpec
 from harness.engines.base import Status
+from harness.measure.start_and_end import LEAST_WAVES, in_flight, requests_for
 from harness.measure.verdict import LEVELS, verdict_so_far
 from harness.report.comparison import Comparison
 from harness.report.curve import Curve, curves_of
@@ -17,6 +19,9 @@ from harness.report.curve_tables import curve_table
 from harness.report.sentences import sentences
 from harness.report.tables import fairness_table, mixed_share, run_table
 from harness.runs.run import Run
+
+# From one in ten requests on, recomputed work shapes the result.
+MANY_PREEMPTIONS = 0.1
 
 Arms = list[list[Run]]
 
@@ -33,14 +38,12 @@ def opening(spec: RunSpec, why: str) -> str | None:
 
 def few_waves(spec: RunSpec) -> list[str]:
     """What to say of a closed loop that hardly leaves its start before it ends."""
-    if not spec.arrival.startswith("closed:"):
-        return []
-    in_flight = int(spec.arrival.partition("=")[2])
-    if spec.requests >= 4 * in_flight:
+    level = in_flight(spec)
+    if level is None or level >= spec.requests or spec.requests >= LEAST_WAVES * level:
         return []
     return [
-        f"{spec.requests:,} requests at {in_flight:,} in flight are {spec.requests / in_flight:.1f} waves: "
-        "the run's start and end weigh in; more --requests show the steady state"
+        f"{spec.requests:,} requests at {level:,} in flight are {spec.requests / level:.1f} waves: the run's start and "
+        f"end weigh in; --requests {requests_for(spec)} show the steady state"
     ]
 
 
@@ -133,7 +136,19 @@ def _about(arm: list[Run]) -> list[str]:
     worst = max(arm, key=lambda run: LEVELS.index(run.level))
     which = f" (worst of {len(arm)}: repeat {worst.spec.repeat})" if len(arm) > 1 else ""
     lines = [f"{worst.spec.label} {reason}{which}" for reason in worst.manifest["verdict"]["reasons"]]
+    preempted = [check["value"] for run in arm for check in _observed(run, "preemptions")]
+    if preempted and max(preempted) > MANY_PREEMPTIONS:
+        lines.append(
+            f"{worst.spec.label}: {max(preempted):.2g} preemptions a request: work is done twice; hold others against "
+            "it at its best --slots"
+        )
     share = mixed_share(arm)
     if share is not None:
         lines.append(f"{worst.spec.policy} spent {100 * share:.0f} % of its steps in mixed mode")
     return lines
+
+
+def _observed(run: Run, name: str) -> list[dict[str, Any]]:
+    """A check of the run's verdict that gave a number."""
+    checks = run.manifest["verdict"].get("checks", ())
+    return [check for check in checks if check["name"] == name and "value" in check]
