@@ -20,6 +20,7 @@ from harness.report.comparable import (
     shared_rows,
     stream_bytes,
     undeployable,
+    unequal_clocks,
     unequal_kv,
     why_unranked,
 )
@@ -122,6 +123,7 @@ def compare_runs(
         dependence,
         shared_rows(a),
         unequal_kv(pairs),
+        unequal_clocks(pairs),
         common.note,
         named_late,
         "the load changes by plan: rates and latencies are of the whole span" if is_phased(a[0]) else None,

@@ -128,6 +128,7 @@ _MANIFEST: dict[str, ValueForm] = {
     "clock.origin_ns": _COUNT,
     "machine": _or_null(_OBJECT),
     "machine.elsewhere": _or_null(_SHARE),
+    "machine.gpus": _list_of(_all(_or_null(_NUMBER), "an object of numbers"), "a list of cards with their numbers"),
     "client": _OBJECT,
     "client.cpu_share": _or_null(_SHARE),
     "client.wait_share": _or_null(_SHARE),

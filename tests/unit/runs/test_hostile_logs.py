@@ -11,7 +11,7 @@ import pytest
 
 from harness.core.errors import RunFailed, UserError
 from harness.core.records import REQUESTS, STEPS
-from harness.runs import log_survey, schema, writer
+from harness.runs import log_survey, schema, tables
 from harness.runs.append_log import AppendLog, conform, whole_batches
 from harness.runs.log_survey import survey
 from harness.runs.run import load_run
@@ -126,7 +126,7 @@ def test_no_byte_of_a_log_brings_down_a_survey(tmp_path: Path) -> None:
 
 
 def test_a_run_is_not_written_beyond_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(writer.MOST_ROWS, "requests", 30)
+    monkeypatch.setitem(tables.MOST_ROWS, "requests", 30)
     run = RunWriter.create(tmp_path, SPEC, kind="measured", provenance={}, planned_requests=40)
     run.add_requests(batch_of(REQUESTS, ROWS))
     with pytest.raises(RunFailed, match=r"more than can be read \(30 rows"):
