@@ -96,11 +96,18 @@ def whole_batches(path: Path, most_rows: int) -> Iterator[pa.RecordBatch]:
     if not looked.batches:
         return
     with pa.OSFile(str(path)) as source:
-        stream = pa.ipc.open_stream(source)
+        stream = None
         for _ in range(looked.batches):
-            batch = stream.read_next_batch()
-            # Offsets beyond a buffer would end the process that follows them.
-            batch.validate(full=True)
+            try:
+                stream = stream or pa.ipc.open_stream(source)
+                batch = stream.read_next_batch()
+                # Offsets beyond a buffer would end the process that follows them.
+                batch.validate(full=True)
+            except (OSError, StopIteration, UnicodeDecodeError) as error:
+                # Arrow says it so of messages that are none of its own; a disk's fault has a number.
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise
+                raise pa.ArrowInvalid(str(error) or "fewer batches than messages") from None
             yield batch
 
 

@@ -51,7 +51,8 @@ def read_table(directory: Path, name: str, columns: Collection[str] | None = Non
         raise
     except FileNotFoundError:
         raise UserError(f"{path}: not there, so nothing can be computed from this run: run again") from None
-    except (pa.ArrowException, OSError) as error:
+    # A name that is no text is as much damage as what Arrow itself finds.
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise _damaged(path, str(error).splitlines()[0] if str(error) else type(error).__name__) from None
     if why:
         raise _damaged(path, why)

@@ -52,7 +52,7 @@ def test_texts_that_are_many_and_fit_are_read(
     tmp_path: Path, encoding: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Size times rows is far above the bound, so that each text is looked at; together they are below it."""
-    monkeypatch.setattr(tables, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(tables, "MOST_TABLE_BYTES", 2**20)
     rows = [request(row, error=f"http_500: {row}") for row in range(1000)]
     pq.write_table(
         table_of(REQUESTS, rows),
