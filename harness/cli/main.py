@@ -19,7 +19,9 @@ from harness.cli.engine import engines
 from harness.cli.exchange import export_run, import_results
 from harness.cli.grid import grid
 from harness.cli.other_tools import ours_for
+from harness.cli.policy import policy
 from harness.cli.profit import profit
+from harness.cli.regret import regret
 from harness.cli.reproduce import reproduce
 from harness.cli.run import run
 from harness.cli.runs import list_runs, publish, recover, show, verify
@@ -44,11 +46,13 @@ COMMANDS = [
     import_results,
     export_run,
     profit,
+    regret,
     calibrate,
     validate,
     trace,
     reproduce,
     list_policies,
+    policy,
     list_workloads,
     list_gpus,
     site,
