@@ -36,12 +36,13 @@ from policies.core import STEP_COLUMNS, PolicyState
 from policies.plugin.step_log import FINISH, StepLog
 from tests.support.console import rendered
 from tests.support.fuzz import spoilt, spoilt_json
+from tests.support.models import write_bytes_tokenizer
 from tests.support.runfactory import batch_of, request, write_toy
 from workloads.catalog import load_workload
 from workloads.core import options
 from workloads.core.arrivals import parse_arrival
 
-INPUTS = int(os.environ.get("BENCH_FUZZ_INPUTS", "40"))
+INPUTS = int(os.environ.get("BENCH_FUZZ_INPUTS", "25"))
 SEED = int(os.environ.get("BENCH_FUZZ_SEED", "1"))
 EVENT = b'data: {"id":"c","choices":[{"index":0,"text":" the","finish_reason":null,"token_ids":[7]}]}\n\n'
 END = b'data: {"id":"c","choices":[],"usage":{"prompt_tokens":32,"completion_tokens":3}}\n\ndata: [DONE]\n\n'
@@ -119,10 +120,17 @@ def step_log(data: bytes, path: Path) -> None:
     shutil.rmtree(done)
 
 
-def trace(data: bytes, path: Path, name: str = "t.jsonl", workload: str = "file:") -> None:
+def trace(data: bytes, path: Path, name: str = "t.jsonl", more: str = "") -> None:
     (path / name).write_bytes(data)
-    named, given = options.split(f"{workload}{path / name}")
+    named, given = options.split(f"file:{path / name}{more}")
     load_workload(named, given, requests=None, seed=1, model="Qwen/Qwen3-8B")
+
+
+def conversations(data: bytes, path: Path) -> None:
+    tokenizer = path / "tokenizer.json"
+    if not tokenizer.exists():
+        write_bytes_tokenizer(tokenizer)
+    trace(data, path, "t.json", f",tokenizer={tokenizer}")
 
 
 def gpu(data: bytes, path: Path) -> None:
@@ -150,7 +158,7 @@ CASES: dict[str, tuple[Parser, list[bytes]]] = {
     "http": (http, [HEAD + b"5\r\nabcde\r\n0\r\n\r\n", b"HTTP/1.1 429 No\r\nContent-Length: 2\r\n\r\n{}"]),
     "told by servers": (told_by_servers, [b"3", b"Sun, 06 Nov 1994 08:49:37 GMT", b'vllm:x{a="b"} 1\nb 2\n', b"key=a b://c"]),
     "trace": (trace, [ROW * 3, b"prompt_tokens,output_tokens\n1,2\n3,4\n"]),
-    "conversations": (lambda data, path: trace(data, path, "t.json"), [TALK]),
+    "conversations": (conversations, [TALK]),
     "azure": (lambda data, path: trace(data, path, "t.csv"), [CSV]),
     "mooncake": (lambda data, path: trace(data, path, "m.jsonl"), [MOONCAKE * 3]),
     "gpu": (gpu, [SHIPPED.read_bytes()]),

@@ -5,8 +5,10 @@ Asked of the driver's management library (NVML) through nvidia-ml-py, the extra 
 
 from __future__ import annotations
 
+import importlib
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +68,20 @@ class GpuState:
     def _library(self) -> Any | None:
         """NVML, ready; None where it or its binding is not there, which a note says."""
         try:
-            import pynvml
+            # An extra, and without types.
+            nvml: Any = importlib.import_module("pynvml")
         except ImportError:
             self.notes.append(
                 "the GPUs' clocks, power and temperature are not recorded: pip install 'schedbench[nvml]'"
             )
             return None
         try:
-            pynvml.nvmlInit()
-            self._cards = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        except pynvml.NVMLError as error:
+            nvml.nvmlInit()
+            self._cards = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        except nvml.NVMLError as error:
             self.notes.append(f"the GPUs' clocks, power and temperature are not recorded: NVML says {error}")
             return None
-        return pynvml
+        return nvml
 
     def _run(self) -> None:
         while not self._stop.wait(self._every_s):
@@ -101,7 +104,7 @@ class GpuState:
         """One card now; what its driver does not know is null."""
         nvml = self._nvml
         assert nvml is not None
-        asked = {
+        asked: dict[str, Callable[[], Any]] = {
             "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_SM),
             "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_MEM),
             "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(card) / 1000,
