@@ -10,12 +10,10 @@ from tests.support.commands import Bench
 
 HEAD = "from policies.own import *\nimport random\nclass Mine(OwnPolicy):\n"
 # Without vLLM: tests/conformance has it.
-CHECK = ("policy", "check", "--traces", "12", "./mine.py:Mine")
+CHECK = ("policy", "check", "--no-vllm", "--traces", "12", "./mine.py:Mine")
 
 
-def test_a_new_policy_is_in_order_and_runs(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "none"))
-    monkeypatch.delenv("BENCH_ENGINE_PYTHON", raising=False)
+def test_a_new_policy_is_in_order_and_runs(bench: Bench, tmp_path: Path) -> None:
     assert bench("policy", "new", "mine.py").code == 0
     refused = bench("policy", "new", "mine.py")
     assert refused.code == 2
