@@ -88,6 +88,10 @@ soak: engine .venv/dev
 	HYPOTHESIS_PROFILE=soak $(RUN)/pytest tests/properties tests/unit --timeout=3600
 	$(WITH_ENGINE) BENCH_CONFORMANCE_TRACES=2000 $(RUN)/pytest -s tests/conformance
 	$(WITH_ENGINE) BENCH_ENGINE_REQUESTS=2000 $(RUN)/pytest tests/engine/test_demo.py tests/engine/test_runs.py
+	$(RUN)/python scripts/regret_grid.py build/regret.toml
+	$(RUN)/python scripts/regret_grid.py build/held-out.toml --held-out
+	for grid in regret held-out; do $(RUN)/bench regret build/$$grid.toml --out build/$$grid --across token_budget \
+	    --hindsight v1,v0,eb:theta=0.03,eb:theta=0.1,eb:theta=0.3,eb,ebplus; done
 
 # Performance, printed; nothing is asserted.
 bench: .venv/dev
