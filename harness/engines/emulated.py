@@ -119,13 +119,13 @@ class Emulated:
         outlived = (*requests.outlived.notes, *requests.off_grid.notes)
         observed = requests.outlived.observed | requests.off_grid.observed
         if "error" in result:
-            error = str(result["error"])
+            answer = str(result["error"])
             # A policy's own mistake says already whose it is, and when.
-            told = error.removeprefix("PolicyFault: ")
+            told = answer.removeprefix("PolicyFault: ")
             why = (
                 told
                 if told.startswith("policy ")
-                else f"policy {self.virtual.spec.policy}, step {result['step']}: {error}"
+                else f"policy {self.virtual.spec.policy}, step {result['step']}: {answer}"
             )
             return Ended("failed", why, outlived, observed)
         if result.get("stopped"):
