@@ -26,6 +26,7 @@ from harness.cli.reproduce import reproduce
 from harness.cli.run import run
 from harness.cli.runs import list_runs, publish, recover, show, verify
 from harness.cli.site import site
+from harness.cli.spread import aa, power
 from harness.cli.trace import trace
 from harness.cli.validate import validate
 from harness.core.errors import USER_ERRORS, Interrupted, NotMet, RunFailed
@@ -37,6 +38,8 @@ COMMANDS = [
     grid,
     capacity,
     compare,
+    aa,
+    power,
     show,
     list_runs,
     recover,

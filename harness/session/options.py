@@ -37,6 +37,7 @@ LIMITS = {
     "watermark": Limits(0, 0.5),
     "prefix_caching": Limits(0, 1),
     "repeat": Limits(1, 1000),
+    "aa": Limits(0, 100),
     "seed": Limits(0, 2**53),
     "alpha": Limits(0),
     "max_duration_s": Limits(0, above=True),
@@ -106,7 +107,10 @@ class RunOptions:
     host: str = ""
     policy_costs: str = ""
     tp: int = 1
-    repeat: int = 1
+    repeat: int | None = None
+    aa: int = 0
+    until: str | None = None
+    headline: str | None = None
     seed: int = 0
     slo: str | None = None
     alpha: float | None = None
