@@ -88,6 +88,8 @@ soak: engine .venv/dev
 	HYPOTHESIS_PROFILE=soak $(RUN)/pytest tests/properties tests/unit --timeout=3600
 	$(WITH_ENGINE) BENCH_CONFORMANCE_TRACES=2000 $(RUN)/pytest -s tests/conformance
 	$(WITH_ENGINE) BENCH_ENGINE_REQUESTS=2000 $(RUN)/pytest tests/engine/test_demo.py tests/engine/test_runs.py
+	# Fifteen parsers, together a million inputs; BENCH_FUZZ_SEED gives other ones.
+	BENCH_FUZZ_INPUTS=67000 $(RUN)/pytest tests/properties/test_fuzz.py --timeout=36000
 	$(RUN)/python scripts/regret_grid.py build/regret.toml
 	$(RUN)/python scripts/regret_grid.py build/held-out.toml --held-out
 	for grid in regret held-out; do $(RUN)/bench regret build/$$grid.toml --out build/$$grid --across token_budget \
