@@ -94,6 +94,7 @@ soak: engine .venv/dev
 	$(RUN)/python scripts/regret_grid.py build/held-out.toml --held-out
 	for grid in regret held-out; do $(RUN)/bench regret build/$$grid.toml --out build/$$grid --across token_budget \
 	    --hindsight v1,v0,eb:theta=0.03,eb:theta=0.1,eb:theta=0.3,eb,ebplus; done
+	PYTHONPATH=. $(RUN)/python scripts/calibration.py --pairs 300 --out docs/calibration.md
 
 # Performance, printed; nothing is asserted.
 bench: .venv/dev

@@ -1,5 +1,6 @@
 """A seeded few of what scripts/calibration.py measures in full (docs/calibration.md)."""
 
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +19,7 @@ SYNTHETIC = "synthetic:mu_l=512,mu_o=256,jitter=0.5"
 def calibration() -> Iterator[ModuleType]:
     scripts = str(Path(__file__).parents[3] / "scripts")
     sys.path.insert(0, scripts)
-    import calibration as module  # type: ignore[import-not-found]
-
-    yield module
+    yield importlib.import_module("calibration")
     sys.path.remove(scripts)
 
 
