@@ -36,6 +36,8 @@ from harness.session.one_run import stream_of
 WORKLOADS = ("sharegpt", "synthetic:mu_l=512,mu_o=256,jitter=0.5")
 IN_FLIGHT, WAVES, OPEN, OVERLOAD = 64, 12, 1000, 2000
 BASE = RunSpec(gpu="l40s", model="Qwen/Qwen3-8B", policy="v1", workload="", slots=IN_FLIGHT, cost_model="roofline")
+# Another policy, to have a ratio that is not one.
+OTHER = "eb:k=16"
 NO_ALPHA = CommonAlpha(None, frozenset(), None)
 NOISES = {"other requests": (True, 0.0, 0.0), "steps ±10 %": (False, 0.1, 0.0), "runs ±1 %": (False, 0.0, 0.01)}
 
@@ -160,8 +162,10 @@ def load(workload: str, share: float | None, requests: int | None = None) -> Run
     return replace(BASE, workload=workload, arrival=arrival, requests=requests or n)
 
 
-def arms(spec: RunSpec, noise: str, repeats: int, seed: int, slower: float = 1.0) -> list[tuple[Run, Run]]:
-    """Paired repeats of equals (B slower by a factor, if told) under a kind of noise."""
+def arms(
+    spec: RunSpec, noise: str, repeats: int, seed: int, slower: float = 1.0, policy: str = "v1"
+) -> list[tuple[Run, Run]]:
+    """Paired repeats of equals (B slower by a factor, or of another policy, if told) under a kind of noise."""
     other, step, run = NOISES[noise]
     pairs = []
     for repeat in range(repeats):
@@ -169,7 +173,9 @@ def arms(spec: RunSpec, noise: str, repeats: int, seed: int, slower: float = 1.0
         draw = np.random.default_rng([own, 5]).standard_normal(2)
         a = simulate(replace(spec, seed=own, repeat=repeat), own, step, 1 + run * draw[0])
         b_seed = own + 500 if other else own
-        b = simulate(replace(spec, seed=b_seed, repeat=repeat), own + 500, step, slower * (1 + run * draw[1]))
+        b = simulate(
+            replace(spec, seed=b_seed, repeat=repeat, policy=policy), own + 500, step, slower * (1 + run * draw[1])
+        )
         pairs.append((a, b))
     return pairs
 
@@ -258,6 +264,19 @@ def table_of_coverage(runs: int) -> Iterator[str]:
                 over[name] += abs(five.mean() - truth[name]) <= half
         MEMORY.runs.clear()
         told = workload.partition(":")[0]
+        ratios = dict.fromkeys(truth, 0)
+        longer = replace(spec, requests=300 * IN_FLIGHT, seed=10**6, policy=OTHER)
+        other = MEMORY.runs[simulate(longer).path].estimates
+        for trial in range(runs):
+            rows = words(arms(spec, "runs ±1 %", 5, 9000 + trial, policy=OTHER))
+            for name, true in truth.items():
+                row, of_other = rows[name], other[name]
+                assert of_other is not None
+                ends = (row.low or 0.0, row.high or 0.0)
+                ratios[name] += ends[0] <= of_other.value / true <= ends[1]
+        MEMORY.runs.clear()
+        cells = " | ".join(binomial(ratios[name], runs) for name in truth)
+        yield f"| {told} | {OTHER} against v1, five paired repeats | {cells} |"
         yield f"| {told} | five repeats | {' | '.join(binomial(over[name], runs) for name in truth)} |"
         yield f"| {told} | one run, over requests | {' | '.join(binomial(held[name], 5 * runs) for name in truth)} |"
 
