@@ -44,6 +44,9 @@ _TOGETHER = {"kind": ("engine", "kind"), "engine": ("engine", "kind")}
 # What a message may hold and still be read at a glance.
 LONGEST_LINE = 300
 
+# Mean clocks of two runs' GPUs may differ by this share.
+CLOCKS_APART = 0.03
+
 MAY_ALLOW = frozenset(
     {field.name for field in dataclasses.fields(RunSpec)} | set(_SAME) | set(_WORLD) | {"kind", "trace"}
 )
@@ -187,6 +190,26 @@ def unequal_kv(pairs: Sequence[tuple[Run, Run]]) -> str | None:
         if None not in (left, right) and left != right:
             return f"the KV caches differ ({left:,} and {right:,} tokens): --kv-tokens gives every arm the same"
     return None
+
+
+def unequal_clocks(pairs: Sequence[tuple[Run, Run]]) -> str | None:
+    """What to say where the GPUs of two runs held mean clocks that differ by more than 3 %: no policy did that."""
+    for a, b in pairs:
+        left, right = map(mean_clock, (a, b))
+        if left and right and max(left, right) > (1 + CLOCKS_APART) * min(left, right):
+            apart = 100 * (max(left, right) / min(left, right) - 1)
+            return (
+                f"DEGRADED: the GPUs' mean clocks differ by {apart:.1f} % ({left:,.0f} and {right:,.0f} MHz): "
+                "power or heat held one of them down; cool it, or fix the clocks (nvidia-smi --lock-gpu-clocks)"
+            )
+    return None
+
+
+def mean_clock(run: Run) -> float | None:
+    """The mean clock of a run's GPUs, MHz; None where it was not recorded."""
+    cards = (run.manifest.get("machine") or {}).get("gpus") or ()
+    clocks = [card["sm_clock_mhz"] for card in cards if card.get("sm_clock_mhz")]
+    return sum(clocks) / len(clocks) if clocks else None
 
 
 # Answers that end by themselves may differ in length by so much in a pair, %: work that differs more is another load.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from harness.core.errors import UserError
+from harness.core.sizes import MOST_REQUESTS
 from harness.core.text import nearest, shown
 
 
@@ -27,7 +28,7 @@ class Limits(NamedTuple):
 # Of the fields of RunOptions that are numbers. `rates` are checked with the arrival that they belong to.
 LIMITS = {
     "concurrencies": Limits(1, 10**9),
-    "requests": Limits(1, 20_000_000),
+    "requests": Limits(1, MOST_REQUESTS),
     "tp": Limits(1, 64),
     "slots": Limits(1, 10**9),
     "token_budget": Limits(1, 10**9),
