@@ -16,6 +16,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from collections import Counter
 from dataclasses import dataclass
@@ -50,7 +51,8 @@ MODULES = {
         "sharegpt conversations longbench",
     ),
 }
-TIMEOUT_S = 120.0
+# Of the tests without a mutant, and at least so many seconds: a loop that a mutant made endless is noticed so.
+TIMES, LEAST_S = 3.0, 30.0
 NOTICED = ("KILLED", "TIMEOUT")
 
 
@@ -88,9 +90,14 @@ def mutants_of(module: str, tests: str, count: int, seed: int, checkout: Path) -
     session = checkout / "session.sqlite"
     session.unlink(missing_ok=True)
     command = f"{sys.executable} -m pytest -x -q -p no:cacheprovider -p no:randomly {tests}"
+    # Where the tests fail without a mutant, every one would seem noticed. This leaves their compiled files too.
+    start = time.monotonic()
+    plain = subprocess.run(command.split(), cwd=checkout, capture_output=True, text=True, check=False)
+    if plain.returncode:
+        sys.exit(f"{module}: its tests fail as they are: {command}\n{plain.stdout[-2000:]}")
     config = {
         "module-path": module,
-        "timeout": TIMEOUT_S,
+        "timeout": max(LEAST_S, TIMES * (time.monotonic() - start)),
         "excluded-modules": [],
         "test-command": command,
         "distributor": {"name": "local"},
@@ -99,10 +106,6 @@ def mutants_of(module: str, tests: str, count: int, seed: int, checkout: Path) -
     file.write_text(_toml(config))
     assert tomllib.loads(file.read_text())["cosmic-ray"]["module-path"] == module
     tool = str(Path(sys.executable).with_name("cosmic-ray"))
-    # Where the tests fail without a mutant, every one would seem noticed. It leaves their compiled files too.
-    plain = subprocess.run(command.split(), cwd=checkout, capture_output=True, text=True, check=False)
-    if plain.returncode:
-        sys.exit(f"{module}: its tests fail as they are: {command}\n{plain.stdout[-2000:]}")
     subprocess.run([tool, "init", file.name, session.name], cwd=checkout, check=True, capture_output=True)
     _keep_some(session, count, random.Random(f"{seed} {module}"))
     subprocess.run([tool, "exec", file.name, session.name], cwd=checkout, check=True, capture_output=True)
@@ -144,7 +147,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     total: Counter[str] = Counter()
-    lived = []
     with tempfile.TemporaryDirectory(prefix="bench-mutants-") as place:
         checkout = copy_of_the_checkout(Path(place))
         for module, tests in modules(options.pattern):
@@ -152,13 +154,13 @@ def main() -> None:
             results = Counter(outcome.result for outcome in outcomes)
             total += results
             print(f"{module:<42} {dict(results)}", flush=True)
-            lived += [(module, outcome.diff) for outcome in outcomes if outcome.result not in NOTICED]
-    for module, diff in lived:
-        changed = [line for line in diff.splitlines() if line[:1] in "+-" and not line.startswith(("+++", "---"))]
-        print(f"\nlived: {module}\n" + "\n".join(changed))
+            for outcome in outcomes:
+                if outcome.result not in NOTICED:
+                    lines = [line for line in outcome.diff.splitlines() if line[:1] in ("+", "-", "@")]
+                    print("lived:\n" + "\n".join(lines[2:]), flush=True)
     noticed = sum(total[result] for result in NOTICED)
     print(f"\n{noticed} of {sum(total.values())} noticed")
-    sys.exit(bool(lived))
+    sys.exit(noticed < sum(total.values()))
 
 
 if __name__ == "__main__":
