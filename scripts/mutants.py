@@ -8,6 +8,7 @@ nothing that anyone could see: read its lines.
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import json
 import random
@@ -47,7 +48,8 @@ MODULES = {
     "harness/published": ("tests/unit/published tests/unit/pages/test_build.py", "verify check"),
     "workloads/core": ("tests/unit/workloads tests/properties/test_arrivals.py", "arrivals stream"),
     "workloads/datasets": (
-        "tests/unit/workloads tests/properties/test_data_sets.py",
+        # Without those that start a hub, which are slow.
+        "tests/unit/workloads --ignore-glob=*_hub_*.py tests/properties/test_data_sets.py",
         "sharegpt conversations longbench",
     ),
 }
@@ -107,7 +109,7 @@ def mutants_of(module: str, tests: str, count: int, seed: int, checkout: Path) -
     assert tomllib.loads(file.read_text())["cosmic-ray"]["module-path"] == module
     tool = str(Path(sys.executable).with_name("cosmic-ray"))
     subprocess.run([tool, "init", file.name, session.name], cwd=checkout, check=True, capture_output=True)
-    _keep_some(session, count, random.Random(f"{seed} {module}"))
+    _keep_some(session, count, random.Random(f"{seed} {module}"), checkout / module)
     subprocess.run([tool, "exec", file.name, session.name], cwd=checkout, check=True, capture_output=True)
     with contextlib.closing(sqlite3.connect(session)) as database:
         rows = database.execute("select test_outcome, diff, output from work_results").fetchall()
@@ -124,15 +126,28 @@ def _toml(config: dict[str, object]) -> str:
     return "\n".join([*lines, "[cosmic-ray.distributor]", 'name = "local"', ""])
 
 
-def _keep_some(session: Path, count: int, draw: random.Random) -> None:
-    """Leaves so many of a session's mutants, as many of each operator as chance gives."""
+def _annotated(module: Path) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Where a module's annotations begin and end (line, column): they are never run, and a mutant there is none."""
+    found: list[ast.expr | None] = []
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.arg | ast.AnnAssign):
+            found.append(node.annotation)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append(node.returns)
+    return [((n.lineno, n.col_offset), (n.end_lineno or 0, n.end_col_offset or 0)) for n in found if n is not None]
+
+
+def _keep_some(session: Path, count: int, draw: random.Random, module: Path) -> None:
+    """Leaves so many of a session's mutants, as many of each operator as chance gives, and none of an annotation."""
+    annotated = _annotated(module)
     with contextlib.closing(sqlite3.connect(session)) as database:
         jobs = sorted(
             database.execute(
                 "select operator_name, start_pos_row, start_pos_col, occurrence, job_id from mutation_specs"
             )
         )
-        kept = {job for *_, job in draw.sample(jobs, min(count, len(jobs)))}
+        run = [job for job in jobs if not any(start <= job[1:3] < end for start, end in annotated)]
+        kept = {job for *_, job in draw.sample(run, min(count, len(run)))}
         gone = [(job,) for *_, job in jobs if job not in kept]
         database.executemany("delete from mutation_specs where job_id = ?", gone)
         database.executemany("delete from work_items where job_id = ?", gone)
