@@ -104,6 +104,11 @@ def test_too_few_open_files_for_the_start_is_said_with_the_remedy() -> None:
         try:
             with pytest.raises(StartError, match=r"^100 connections need more open files.*ulimit -n"):
                 await pool.open(100, spare=0)
+            while pool.take() is not None:
+                pass
+            # While it runs it is the request's fault, and says nothing of the server.
+            await until(lambda: waiter.failures)
+            assert waiter.failures == [("too_many_files: raise `ulimit -n`", 0.0)]
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
