@@ -14,7 +14,10 @@ from harness.core.errors import Interrupted, UserError
 from harness.session.options import RunOptions
 
 # What the search decides by itself, or has another meaning here.
-_NOT_HERE = ("rates", "concurrencies", "slo", "repeat", "require_verdict", "conditions", "alone")
+_NOT_HERE = (
+    *("rates", "concurrencies", "slo", "repeat", "require_verdict", "conditions", "alone"),
+    *("aa", "until", "headline", "equivalent"),
+)
 _SHARED = [param for param in run.params if param.name not in _NOT_HERE]
 
 
