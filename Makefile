@@ -69,7 +69,7 @@ test-vllm: engine check
 	$(WITH_ENGINE) $(RUN)/pytest $(VLLM_TESTS)
 
 test-beside: browser check
-	$(RUN)/pytest -n $(BESIDE) --dist=loadgroup tests --ignore=tests/unit --ignore=tests/properties $(VLLM_TESTS:%=--ignore=%)
+	$(RUN)/pytest -n $(BESIDE) --dist=loadgroup tests --ignore=tests/unit --ignore=tests/properties --ignore=tests/cluster $(VLLM_TESTS:%=--ignore=%)
 
 VLLM_TESTS = tests/engine tests/conformance
 
@@ -77,6 +77,9 @@ VLLM_TESTS = tests/engine tests/conformance
 soak: .venv/dev
 	HYPOTHESIS_PROFILE=soak $(RUN)/pytest tests/properties tests/unit --timeout=3600
 	BENCH_CONFORMANCE_TRACES=2000 $(RUN)/pytest -s tests/conformance
+	BENCH_GRID_KILLS=100 $(RUN)/pytest tests/cli/test_grid.py -k kill --timeout=3600
+	$(PIP) install --quiet -c constraints.txt -e '.[ray]'
+	$(RUN)/pytest tests/cluster
 
 # Performance, printed; nothing is asserted.
 bench: .venv/dev
