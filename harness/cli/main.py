@@ -16,12 +16,14 @@ from harness.cli.catalogs import list_gpus, list_policies, list_workloads
 from harness.cli.compare import compare
 from harness.cli.driving import doctor, mock_server
 from harness.cli.engine import engines
+from harness.cli.exchange import export_run, import_results
 from harness.cli.grid import grid
 from harness.cli.other_tools import ours_for
+from harness.cli.policy import policy
 from harness.cli.profit import profit
 from harness.cli.reproduce import reproduce
 from harness.cli.run import run
-from harness.cli.runs import list_runs, publish, recover, show
+from harness.cli.runs import list_runs, publish, recover, show, verify
 from harness.cli.site import site
 from harness.cli.trace import trace
 from harness.cli.validate import validate
@@ -37,13 +39,17 @@ COMMANDS = [
     show,
     list_runs,
     recover,
+    verify,
     publish,
+    import_results,
+    export_run,
     profit,
     calibrate,
     validate,
     trace,
     reproduce,
     list_policies,
+    policy,
     list_workloads,
     list_gpus,
     site,

@@ -15,13 +15,16 @@ from harness.pages.boards import Arm, Board
 from harness.pages.facets import reported_columns
 from harness.pages.render import Writer
 from harness.pages.site import Site
+from harness.published.corpus import PublishedRun
+from harness.published.submitted import is_submitted
 from policies.catalog import ALIASES, POLICIES
 
 
 def write(site: Site, writer: Writer) -> None:
     """policies/*.html, method.html, glossary.html, changes.html."""
     results = {name: _results(site, name) for name in POLICIES}
-    writer.page("policies/index.html", "policies.html.j2", policies=POLICIES, results=results)
+    submitted = _submitted(site)
+    writer.page("policies/index.html", "policies.html.j2", policies=POLICIES, results=results, submitted=submitted)
     for name, policy in POLICIES.items():
         writer.page(
             f"policies/{name}.html",
@@ -40,6 +43,15 @@ def write(site: Site, writer: Writer) -> None:
 def _results(site: Site, name: str) -> list[tuple[Board, Arm]]:
     """The arms of a policy, under whatever options and name, each with its board."""
     return [(board, arm) for board in site.boards for arm in board.arms if _catalog_name(arm.policy) == name]
+
+
+def _submitted(site: Site) -> dict[str, list[PublishedRun]]:
+    """The runs under policies of their authors' own, by the policy's name."""
+    found: dict[str, list[PublishedRun]] = {}
+    for published in site.corpus.runs:
+        if is_submitted(published.run):
+            found.setdefault(published.run.spec.policy.partition(":")[0], []).append(published)
+    return dict(sorted(found.items()))
 
 
 def _catalog_name(policy: str) -> str:

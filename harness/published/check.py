@@ -27,7 +27,7 @@ from harness.published.corpus import (
 from harness.published.detail import detail_of
 from harness.published.tables import RunTables
 from harness.published.verify import difference_from_figures, first_difference, missing_evidence
-from harness.runs.run import Run, run_path, slug
+from harness.runs.run import POLICY_FILE, Run, run_path, slug
 from harness.runs.step_log import ENGINE_LOG, STEP_LOG
 
 WHAT = (
@@ -143,6 +143,9 @@ def _faults(run: Run, where: str, latest: datetime) -> Iterator[str]:
     yield from _private_texts(run.manifest)
     if os.path.lexists(run.path / ENGINE_LOG):
         yield from _private_lines(run.path / ENGINE_LOG)
+    if os.path.lexists(run.path / POLICY_FILE):
+        # A digest covers it: what is changed there makes another policy.
+        yield from _private_lines(run.path / POLICY_FILE, "run again with a file without it")
     if run.kind == "reported":
         if not run.summary:
             yield "summary.json: not there, so nothing is reported"
@@ -227,18 +230,20 @@ def _texts_of(value: Any, key: str = "", name: str = "") -> Iterator[tuple[str, 
             yield from _texts_of(item, key, "")
 
 
-def _private_lines(path: Path) -> Iterator[str]:
-    """The first of each kind of line that an engine's log must not have."""
+def _private_lines(path: Path, remedy: str = f"put {MASK} in its place (no digest covers it)") -> Iterator[str]:
+    """The first of each kind of line that an engine's log, or a policy's file, must not have."""
     unseen = {
         "may hold a secret": _SHAPES,
         "tells a private path": _HOME,
         "holds a prompt": _PROMPT,
     }
+    if path.name == POLICY_FILE:
+        del unseen["holds a prompt"]
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             for words in [words for words, pattern in unseen.items() if pattern.search(line)]:
                 del unseen[words]
-                yield f"engine.log: line {number} {words}: put {MASK} in its place (no digest covers it)"
+                yield f"{path.name}: line {number} {words}: {remedy}"
             if not unseen:
                 return
 

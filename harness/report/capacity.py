@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
 import numpy as np
 
 from harness.measure.estimate import Ratio, repeats_ratio
-from harness.measure.statistics import t_quantile
+from harness.measure.repeats import holm
+from harness.measure.statistics import CONFIDENCE, t_quantile
+from harness.report.words import BETTER, NO_DIFFERENCE, NOT_TESTED, WORSE
 
 # From one request in a quarter of an hour to a million a second; from one in flight to a million.
 _LOWEST_RATE, _HIGHEST = 1e-3, 1e6
@@ -40,18 +42,23 @@ def ladder(axis: str, precision: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What a load gave: `excess` is a repeat's largest log(value / limit), BEYOND where the load is no load to serve.
+    """What a load gave: `excess` is log(value / limit), a row a repeat, an entry a limit; BEYOND where none is kept.
 
     `why` says what kept the load from being met, empty where it was met.
     """
 
-    excess: tuple[float, ...]
+    excess: tuple[tuple[float, ...], ...]
     why: str = ""
 
     @property
     def met(self) -> bool:
-        """Whether the limits hold, by the geometric mean over the repeats."""
-        return math.fsum(self.excess) <= 0 if BEYOND not in self.excess else False
+        """Whether every limit holds, by the geometric mean over the repeats."""
+        return all(BEYOND not in one and math.fsum(one) <= 0 for one in zip(*self.excess, strict=True))
+
+    @property
+    def worst(self) -> tuple[float, ...]:
+        """Each repeat's excess over the limit that it passes the most, or comes nearest to."""
+        return tuple(map(max, self.excess))
 
 
 @dataclass(slots=True)
@@ -75,7 +82,7 @@ class Search:
         if place is not None:
             return place
         for repeat in range(self._repeats):
-            place = self._between({at: one.excess[repeat] <= 0 for at, one in self.tried.items()})
+            place = self._between({at: one.worst[repeat] <= 0 for at, one in self.tried.items()})
             if place is not None:
                 return place
         return None
@@ -113,10 +120,10 @@ class Search:
         return max(found, place + 1) if factor > 1 else min(found, place - 1)
 
     def _crossing(self, repeat: int) -> float | None:
-        low, high = _bracket({at: one.excess[repeat] <= 0 for at, one in self.tried.items()})
+        low, high = _bracket({at: one.worst[repeat] <= 0 for at, one in self.tried.items()})
         if low is None or high is None:
             return None
-        below, above = self.tried[low].excess[repeat], self.tried[high].excess[repeat]
+        below, above = self.tried[low].worst[repeat], self.tried[high].worst[repeat]
         if not (math.isfinite(above) and math.isfinite(below)):
             return self.loads[low]
         share = below / (below - above)
@@ -170,8 +177,13 @@ def capacity_ratio(a: Capacity, b: Capacity) -> Ratio | None:
 LEAST_REPEATS = 3
 
 
-def capacity_word(ratio: Ratio | None, repeats: int) -> str:
-    """better, worse or no difference shown; empty where there are fewer than three repeats."""
-    if ratio is None or repeats < LEAST_REPEATS:
-        return ""
-    return "better" if ratio.low > 1 else "worse" if ratio.high < 1 else "no difference shown"
+def capacity_words(ratios: Sequence[Ratio | None], repeats: int) -> list[str]:
+    """The word for each arm against the first, Holm's correction over all; not tested below three repeats."""
+    tested = [place for place, ratio in enumerate(ratios) if ratio is not None and repeats >= LEAST_REPEATS]
+    words = [NOT_TESTED] * len(ratios)
+    adjusted = holm([ratio.p for place in tested if (ratio := ratios[place]) is not None])
+    for place, p in zip(tested, adjusted, strict=True):
+        ratio = ratios[place]
+        if ratio is not None:
+            words[place] = NO_DIFFERENCE if p >= 1 - CONFIDENCE else BETTER if ratio.ratio > 1 else WORSE
+    return words

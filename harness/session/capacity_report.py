@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.core.console import plain_console
 from harness.core.text import percent
-from harness.report.capacity import LEAST_REPEATS, Capacity, capacity_of, capacity_ratio, capacity_word
+from harness.measure.estimate import Ratio
+from harness.report.capacity import LEAST_REPEATS, Capacity, capacity_of, capacity_ratio, capacity_words
 from harness.report.curve import curves_of
 from harness.report.curve_tables import curve_table
 from harness.report.limits import Limit
+from harness.report.words import NOT_TESTED
 from harness.session.capacity import WAVES, Arm, CapacitySearch
 
 if TYPE_CHECKING:
@@ -29,19 +32,36 @@ def capacities_document(search: CapacitySearch) -> dict[str, Any]:
         "precision": search.wanted.precision,
         "limits": {limit.name: limit.limit_s for limit in search.wanted.limits},
         "capacity": [_arm_document(arm, found, search.wanted.limits) for arm, found in arms],
-        "comparisons": [_comparison(*pair) for pair in against_first(arms)],
+        "comparisons": [against.to_dict() for against in against_first(arms)],
     }
 
 
-def against_first(arms: Sequence[Found]) -> list[tuple[Found, Found]]:
-    """Each arm beside the first that was named on the same GPU, workload and slots."""
-    firsts: dict[tuple[str, str, int], Found] = {}
-    pairs = []
+@dataclass(frozen=True, slots=True)
+class Against:
+    """An arm beside the first that was named on the same GPU, workload and slots, and the word for it."""
+
+    first: Found
+    arm: Found
+    ratio: Ratio | None
+    word: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as JSON values."""
+        values = {} if self.ratio is None else dataclasses.asdict(self.ratio)
+        return {"a": self.first[0].spec.label, "b": self.arm[0].spec.label, **values, "word": self.word}
+
+
+def against_first(arms: Sequence[Found]) -> list[Against]:
+    """Each arm beside the first of its place; the words of one place are corrected for their number."""
+    places: dict[tuple[str, str, int], list[Found]] = {}
     for one in arms:
-        first = firsts.setdefault(one[0].place, one)
-        if first is not one:
-            pairs.append((first, one))
-    return pairs
+        places.setdefault(one[0].place, []).append(one)
+    found = []
+    for first, *others in places.values():
+        ratios = [capacity_ratio(first[1], other[1]) for other in others]
+        words = capacity_words(ratios, len(first[0].specs))
+        found += [Against(first, *each) for each in zip(others, ratios, words, strict=True)]
+    return found
 
 
 def _arm_document(arm: Arm, found: Capacity, limits: Sequence[Limit]) -> dict[str, Any]:
@@ -71,13 +91,6 @@ def _arm_document(arm: Arm, found: Capacity, limits: Sequence[Limit]) -> dict[st
     }
 
 
-def _comparison(a: Found, b: Found) -> dict[str, Any]:
-    ratio = capacity_ratio(a[1], b[1])
-    values = {} if ratio is None else dataclasses.asdict(ratio)
-    word = capacity_word(ratio, len(b[0].specs))
-    return {"a": a[0].spec.label, "b": b[0].spec.label, **values, "word": word or None}
-
-
 def print_capacities(search: CapacitySearch) -> None:
     """The capacities, each against the first, and the curve of all loads that were tried, on standard output."""
     console = plain_console()
@@ -87,27 +100,28 @@ def print_capacities(search: CapacitySearch) -> None:
         spec, limits = here[0][0].spec, search.wanted.limits
         told = ", ".join(f"{limit.name} ≤ {limit.limit_s:g} s" for limit in limits)
         told = f"the highest {search.wanted.axis} with {told}; {spec.requests:,} requests a run"
-        console.print(f"\n{spec.workload} on {spec.gpu}, {spec.slots:,} slots: {told}")
+        slots = f", {spec.slots:,} slots" if len({arm.spec.slots for arm, _ in arms}) > 1 else ""
+        console.print(f"\n{spec.workload} on {spec.gpu}{slots}: {told}")
         console.print(_table(here, search.wanted.axis))
         for arm, found in here:
             for line in _about(arm, found):
                 console.print(f"  {arm.spec.label}: {line}")
-        for a, b in against_first(here):
-            console.print(f"  {sentence(a, b)}")
+        for against in against_first(here):
+            console.print(f"  {sentence(against)}")
         curves = curves_of([run for arm, _ in here for runs in arm.runs.values() for run in runs])
         if curves:
             console.print(curve_table(curves))
 
 
-def sentence(a: Found, b: Found) -> str:
-    """B's capacity against A's, with its interval and word."""
-    names = f"{b[0].spec.label} against {a[0].spec.label}"
-    ratio = capacity_ratio(a[1], b[1])
+def sentence(against: Against) -> str:
+    """An arm's capacity against the first's, with its interval and word."""
+    names = f"{against.arm[0].spec.label} against {against.first[0].spec.label}"
+    ratio = against.ratio
     if ratio is None:
         return f"{names}: no ratio: it takes two repeats, each with a load that is met and one that is not"
     change = f"{names}: capacity {percent(ratio.ratio)} % ({percent(ratio.low)} … {percent(ratio.high)} %)"
-    word = capacity_word(ratio, len(b[0].specs))
-    return f"{change}: {word}" if word else f"{change}; a word takes --repeat {LEAST_REPEATS}"
+    least = f" (it takes --repeat {LEAST_REPEATS})" if against.word == NOT_TESTED else ""
+    return f"{change}: {against.word}{least}"
 
 
 def waves_at_capacity(arm: Arm) -> float | None:

@@ -82,7 +82,7 @@ def start_emulated(options: RunOptions) -> Started:
     from harness.engines.serving.environments import examine
     from harness.engines.serving.scheduler_process import SchedulerProcess
 
-    environment = examine(_any_python(options.engine_python))
+    environment = examine(any_python(options.engine_python))
     process = SchedulerProcess(environment.python)
     atexit.register(process.close)
 
@@ -223,7 +223,7 @@ def planned_load(spec: RunSpec, processes: int) -> tuple[int | None, float | Non
     return None, float(stream.trace.output_tokens.sum()) / seconds / processes
 
 
-def _any_python(given: str | None) -> Path:
+def any_python(given: str | None) -> Path:
     """The Python given, else one that `bench engine install` made: without a model either kind will do."""
     from harness.engines.serving.environments import engine_python, installed
 

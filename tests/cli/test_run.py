@@ -178,7 +178,7 @@ def test_an_empty_trace_is_said(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_leaves_a_readable_interrupted_run(bench: Bench, tmp_path: Path) -> None:
-    command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "2000000"]
+    command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "400000"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         wait_for_completed(process, tmp_path)
         process.send_signal(signal.SIGINT)
@@ -206,7 +206,7 @@ def test_under_nohup_a_hang_up_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_kill_9_leaves_what_bench_recover_makes_readable(bench: Bench, tmp_path: Path) -> None:
-    command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "2000000"]
+    command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "400000"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         wait_for_completed(process, tmp_path)
         process.kill()

@@ -303,8 +303,11 @@ def cached_cases(draw: st.DrawFn) -> Case:
     return cached_case(Drawn(draw))
 
 
-# Cases are large: slow to draw, and slow where hypothesis shrinks. How many there are is the profile's.
-large_cases = settings(deadline=None, suppress_health_check=list(HealthCheck))
+# Cases are large: slow to draw, and slow where hypothesis shrinks. There are two thirds of what the profile says.
+assert settings.default is not None
+large_cases = settings(
+    deadline=None, suppress_health_check=list(HealthCheck), max_examples=settings.default.max_examples * 2 // 3
+)
 
 
 def tight(policy: str, options: dict[str, str], prompts: Sequence[int], outputs: Sequence[int], **limits: int) -> Case:

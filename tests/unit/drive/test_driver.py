@@ -87,6 +87,9 @@ def test_times_are_in_order() -> None:
         assert one.sent_ns is not None
         assert one.done_ns is not None
         assert one.due_ns <= one.sent_ns <= one.stamps[0] <= one.stamps[-1] <= one.done_ns
+    driver = done.driver
+    assert (driver.sent, driver.output_tokens, driver.resent, driver.retried) == (5, 5 * TOKENS, 0, 0)
+    assert driver.max_lag_ns == max((one.sent_ns or 0) - one.due_ns for one in done.results)
 
 
 @pytest.mark.parametrize("concurrency", [None, 1, 3])

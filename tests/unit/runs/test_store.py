@@ -56,6 +56,7 @@ def test_a_finished_run_reads_back(tmp_path: Path) -> None:
     assert (run.kind, run.status, run.level) == ("simulated", "complete", "VALID")
     assert run.spec == dataclasses.replace(SPEC, requests=80)
     assert run.manifest["digest"] == run.spec.digest
+    assert datetime.fromisoformat(run.manifest["finished_utc"]) >= datetime.fromisoformat(run.manifest["started_utc"])
     assert run.requests().schema.equals(REQUESTS)
     assert run.requests().column("row").to_pylist() == sorted(one["row"] for one in requests)
     read = run.steps()
