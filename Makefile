@@ -91,6 +91,10 @@ soak: engine .venv/dev
 	BENCH_GRID_KILLS=100 $(RUN)/pytest tests/cli/test_grid.py -k kill --timeout=3600
 	$(PIP) install --quiet -c constraints.txt -e '.[ray]'
 	$(RUN)/pytest tests/cluster
+	$(RUN)/python scripts/regret_grid.py build/regret.toml
+	$(RUN)/python scripts/regret_grid.py build/held-out.toml --held-out
+	for grid in regret held-out; do $(RUN)/bench regret build/$$grid.toml --out build/$$grid --across token_budget \
+	    --hindsight v1,v0,eb:theta=0.03,eb:theta=0.1,eb:theta=0.3,eb,ebplus; done
 
 # Performance, printed; nothing is asserted.
 bench: .venv/dev

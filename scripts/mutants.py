@@ -99,13 +99,19 @@ def mutants_of(module: str, tests: str, count: int, seed: int, checkout: Path) -
     file.write_text(_toml(config))
     assert tomllib.loads(file.read_text())["cosmic-ray"]["module-path"] == module
     tool = str(Path(sys.executable).with_name("cosmic-ray"))
+    # Where the tests fail without a mutant, every one would seem noticed. It leaves their compiled files too.
+    plain = subprocess.run(command.split(), cwd=checkout, capture_output=True, text=True, check=False)
+    if plain.returncode:
+        sys.exit(f"{module}: its tests fail as they are: {command}\n{plain.stdout[-2000:]}")
     subprocess.run([tool, "init", file.name, session.name], cwd=checkout, check=True, capture_output=True)
     _keep_some(session, count, random.Random(f"{seed} {module}"))
     subprocess.run([tool, "exec", file.name, session.name], cwd=checkout, check=True, capture_output=True)
     with contextlib.closing(sqlite3.connect(session)) as database:
         rows = database.execute("select test_outcome, diff, output from work_results").fetchall()
     return [
-        Outcome("TIMEOUT" if output and "timeout" in output else str(result), diff) for result, diff, output in rows
+        # This word alone is the tool's own; what tests print may hold it too.
+        Outcome("TIMEOUT" if output == "timeout" else str(result), diff)
+        for result, diff, output in rows
     ]
 
 

@@ -21,6 +21,7 @@ from harness.cli.grid import grid
 from harness.cli.other_tools import ours_for
 from harness.cli.policy import policy
 from harness.cli.profit import profit
+from harness.cli.regret import regret
 from harness.cli.reproduce import reproduce
 from harness.cli.run import run
 from harness.cli.runs import list_runs, publish, recover, show, verify
@@ -44,6 +45,7 @@ COMMANDS = [
     import_results,
     export_run,
     profit,
+    regret,
     calibrate,
     validate,
     trace,

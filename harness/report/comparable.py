@@ -14,7 +14,8 @@ from harness.core.runspec import RunSpec
 from harness.core.text import nearest, one_line, short, some, spelled
 from harness.measure.columns import Ints, Requests, integers
 from harness.runs.run import Run
-from policies.catalog import IGNORED, use_of
+from policies.catalog import use_of
+from policies.entry import IGNORED
 
 # Provenance that must be equal across arms, and what brings a difference in it along once allowed to differ.
 _SAME = {

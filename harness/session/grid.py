@@ -19,7 +19,8 @@ from harness.session.ask import Asked, split_policies
 from harness.session.lengths import check_used, known_offline, known_to
 from harness.session.policy_files import sha256_of
 from harness.session.profile_files import ENDING, labels_of
-from policies.catalog import V0_ENGINE, VLLM_OWN, canonical_policy, read_policy
+from policies.batching import V0_ENGINE
+from policies.catalog import VLLM_OWN, canonical_policy, read_policy
 from policies.offline.catalog import canonical_offline
 from policies.own.file import is_own
 from workloads.catalog import canonical_workload

@@ -97,6 +97,9 @@ class RayExecutor:
     def __init__(self, out: Path, address: str, jobs: int | None) -> None:
         # Ray would tell its makers of each cluster.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # It would wait for minutes where nobody answers.
+        os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
+        os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", "5")
         try:
             import ray
         except ImportError:

@@ -33,6 +33,7 @@ POLICIES: tuple[tuple[str, dict[str, str]], ...] = (
     ("eb", {"k": "64"}),
     ("eb", {}),
     ("ebplus", {}),
+    ("adaptive", {}),
 )
 COSTS = {
     "alpha_p_s": 0.02,
