@@ -103,6 +103,7 @@ bench: .venv/dev
 	$(RUN)/python tests/bench/planning.py
 	$(RUN)/python tests/bench/fairness.py
 	$(RUN)/python tests/bench/startup.py
+	$(RUN)/python tests/bench/grid.py
 	$(RUN)/python tests/bench/site.py --browser
 	[ -z "$(BENCH_ENGINE_PYTHON)" ] || PYTHONPATH=. $(BENCH_ENGINE_PYTHON) tests/bench/plugin.py
 
