@@ -26,8 +26,10 @@ from harness.cli.reproduce import reproduce
 from harness.cli.run import run
 from harness.cli.runs import list_runs, publish, recover, show, verify
 from harness.cli.site import site
+from harness.cli.spread import aa, power
 from harness.cli.trace import trace
 from harness.cli.validate import validate
+from harness.core.apart import go_apart, too_much_memory
 from harness.core.errors import USER_ERRORS, Interrupted, NotMet, RunFailed
 from harness.core.terminal import show_controls
 
@@ -37,6 +39,8 @@ COMMANDS = [
     grid,
     capacity,
     compare,
+    aa,
+    power,
     show,
     list_runs,
     recover,
@@ -59,8 +63,14 @@ COMMANDS = [
     doctor,
     mock_server,
 ]
+# What others made is read in a process of its own.
+READERS = frozenset(
+    {"show", "list", "recover", "publish", "compare", "profit", "calibrate", "trace", "validate"}
+    | {"site build", "site check"}
+)
 # With `color` click leaves texts whole: what a terminal would obey in them is shown at its door.
-CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100, "color": True}
+HELP = ["-h", "--help"]
+CONTEXT = {"help_option_names": HELP, "show_default": True, "max_content_width": 100, "color": True}
 
 
 @click.group(commands=COMMANDS, context_settings=CONTEXT)
@@ -72,6 +82,8 @@ def bench() -> None:
 def main() -> None:
     """Runs the command line and exits with the contract's codes: 0, 1, 2, 3 or 130."""
     _usable_streams()
+    if _reads_strangers(sys.argv[1:]):
+        go_apart()
     sys.exit(_exit_code())
 
 
@@ -84,6 +96,12 @@ def _usable_streams() -> None:
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     show_controls()
+
+
+def _reads_strangers(words: list[str]) -> bool:
+    """Whether a command reads runs or traces that others made, and asks for no help alone."""
+    name = " ".join(words[:2]) if words[:1] == ["site"] else words[0] if words else ""
+    return name in READERS and not set(HELP).intersection(words)
 
 
 def _exit_code() -> int:
@@ -121,6 +139,8 @@ def _exit_code() -> int:
     except OSError as error:
         _drop_output()
         return _say(f"bench: {error.filename or 'standard output'}: {error.strerror or error}", EXIT_USER)
+    except MemoryError:
+        return _say(f"bench: {too_much_memory()}", EXIT_USER)
     except Exception as error:
         if os.environ.get("BENCH_DEBUG"):
             raise

@@ -68,7 +68,10 @@ REQUESTS = pa.schema(
 )
 
 # Columns that older runs do not have: null in them.
-LATER = frozenset({"cached_tokens", "event_tokens", "policy_own"})
+LATER = frozenset(
+    {"cached_tokens", "event_tokens", "policy_own"}
+    | {"cost_mixed_s", "cost_exclusive_s", "policy_z", "policy_probes", "policy_budget"}
+)
 
 STEPS = pa.schema(
     [

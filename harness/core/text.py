@@ -29,7 +29,8 @@ def _json_code(letter: str) -> str:
 def short(value: Any) -> str:
     """A value as a message can hold it: of a cost model its name and basis, of a digest its first digits."""
     if isinstance(value, dict):
-        value = " ".join(str(value[key]) for key in ("name", "basis") if key in value) or f"{len(value)} settings"
+        named = " ".join(str(value[key]) for key in ("name", "basis") if key in value)
+        value = named or ", ".join(map(str, value.values()))
     text = one_line(str(value))
     return text if len(text) <= 60 else f"{text[:12]}…"
 

@@ -22,7 +22,7 @@ from harness.engines.serving.scheduler_process import ProcessDied, SchedulerProc
 from harness.runs.step_log import STEP_LOG, read_step_log
 from harness.simulate.batch import BatchLoop
 from harness.simulate.rows import Rows, joined
-from policies.core import STEP_COLUMNS, Order, PolicyFault, View, WaitingRequest
+from policies.core import STEP_COLUMNS, Order, PolicyError, PolicyFault, View, WaitingRequest
 from policies.own.checked import Checked
 from policies.own.file import PolicyFile
 from policies.own.load import make_own
@@ -30,7 +30,7 @@ from workloads.core.trace import Ints
 
 WITHOUT_STATE = slice(0, STEP_COLUMNS.index("state"))
 # Plans that are timed.
-MOST_TIMED = 4000
+MOST_TIMED = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def try_policy(asked: tuple[PolicyFile, Mapping[str, str], int]) -> Tried:
         try:
             first, most = _replay(case, make_own(file, given, case.limits.slots, COSTS))
             again, _ = _replay(case, make_own(file, given, case.limits.slots, COSTS), leap=False)
-        except PolicyFault as fault:
+        except (PolicyFault, PolicyError) as fault:
             line = str(fault).replace("the policy", f"policy {file.name}", 1)
             return Tried((f"{line}, in {case}",), number)
         if why := _difference(first.steps, again.steps):

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from harness.core.errors import RunFailed, UserError
 from harness.core.text import spelled
+from harness.engines.policy_cases import COSTS
 from harness.engines.policy_check import Tried, hold_against_vllm, try_policy
 from harness.session.confined import Confines, confined
 from policies import options
 from policies.own import template
 from policies.own.file import PolicyFile, read_file, split
-from policies.own.load import canonical_own
+from policies.own.load import canonical_own, make_own
 
 CLASS = "Mine"
 # A trial takes seconds; what takes longer does not end.
@@ -62,6 +63,7 @@ def check_policy(text: str, cases: int, python: Callable[[], Path | None], waits
     """
     file, given = named(text)
     name = canonical_own(file, given)
+    make_own(file, given, 1024, COSTS)
     try:
         tried = confined(try_policy, (file, given, cases), TRIAL)
     except RunFailed as error:

@@ -103,12 +103,8 @@ class Adaptive:
     # What it is told.
 
     def on_steps(self, steps: int, decodes: int, running: int, first_tokens: int) -> None:
-        """Counts the steps, and those in which somebody was kept out."""
+        """Counts the steps."""
         self._steps += steps
-        keep = KEEP**steps
-        self._crowded = self._crowded * keep + (1 - keep) * self._turns.kept_out
-        if decodes:
-            self._decoding = self._decoding * keep + (1 - keep) * decodes if self._decoding else float(decodes)
 
     def on_admit(self, prompt_tokens: int, /) -> None:
         """A request got a slot."""
@@ -133,7 +129,12 @@ class Adaptive:
         preempted: int,
         /,
     ) -> None:
-        """Learns what such a step costs."""
+        """Learns what such a step costs, and smooths what holds since the last plan."""
+        # Not in `on_steps`, which an engine that leaps calls in other portions: the last bit would differ.
+        keep = KEEP**steps
+        self._crowded = self._crowded * keep + (1 - keep) * self._turns.kept_out
+        if decodes:
+            self._decoding = self._decoding * keep + (1 - keep) * decodes if self._decoding else float(decodes)
         self._time += steps * seconds
         if preempted:
             self._gate.on_preempted(preempted)
@@ -148,7 +149,7 @@ class Adaptive:
             self._work += (work - self._work) / 32 if self._work else work
         if decodes:
             held = context / decodes
-            self._context += (held - self._context) * (1 - KEEP**steps) if self._context else held
+            self._context += (held - self._context) * (1 - keep) if self._context else held
         costs.add(content, steps, seconds, self._steps)
 
     # What it decides.

@@ -26,7 +26,7 @@ class StepBudget:
 
     def tokens(self, exclusive: bool, budget: int) -> int:
         """The most prompt tokens of a step."""
-        return budget >> self._best[exclusive]
+        return max(1, budget >> self._best[exclusive])
 
     def trial(self, exclusive: bool, prompt_tokens: float, budget: int) -> int:
         """The same for the first step of an admission of so many tokens: every so often that of another size."""
@@ -38,7 +38,7 @@ class StepBudget:
             return self.tokens(exclusive, budget)
         self._since = 0
         self._large += 1
-        return budget >> OCTAVES[self._large % len(OCTAVES)]
+        return max(1, budget >> OCTAVES[self._large % len(OCTAVES)])
 
     def _count(self, exclusive: bool, octave: int) -> int:
         return self._seen.get((exclusive, octave), (0.0, 0))[1]

@@ -69,6 +69,14 @@ def test_vllm_bench_keeps_its_counts_and_means(tmp_path: Path) -> None:
     assert "ttft_s" not in metrics
 
 
+@pytest.mark.parametrize("name", ["request_goodput", "request_goodput:"])
+def test_vllm_bench_of_any_version_tells_its_goodput(name: str, tmp_path: Path) -> None:
+    told = {key: value for key, value in document("vllm-bench-0.32.json").items() if key != "request_goodput"}
+    path = tmp_path / "good.json"
+    path.write_text(json.dumps(told | {name: 3.5}))
+    assert read_foreign(path)[0].figures["goodput"].value == 3.5
+
+
 def test_aiperf_keeps_its_counts_and_means(tmp_path: Path) -> None:
     told = document("aiperf-0.13.json")
     counts, metrics = imported("aiperf-0.13.json", tmp_path)
@@ -331,6 +339,23 @@ def test_yaml_that_is_none_and_what_is_no_file_are_refused(tmp_path: Path) -> No
     for other in (pipe, tmp_path, tmp_path / "none.json"):
         with pytest.raises(UserError, match="cannot be read"):
             read_foreign(other)
+
+
+def test_yaml_that_grows_without_end_is_no_result(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join(lines))
+    with pytest.raises(UserError, match="no result that is known"):
+        read_foreign(path)
+    path.write_text("[" * 400)
+    with pytest.raises(UserError, match="no whole YAML"):
+        read_foreign(path)
+
+
+def test_a_result_may_stand_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "latest.json").symlink_to(DATA / "vllm-bench-0.32.json")
+    assert read_foreign(tmp_path / "latest.json")[0].model == "mock"
 
 
 def test_a_named_format_is_held_to_its_word(tmp_path: Path) -> None:
