@@ -29,6 +29,12 @@ def in_flight(spec: RunSpec) -> int | None:
     return int(setting)
 
 
+def is_phased(spec: RunSpec) -> bool:
+    """Whether the load changes by plan: such a run has no steady state, and its ups and downs are no noise."""
+    by_plan = spec.arrival.partition(":")[0] in ("closed-phases", "phases", "ramp")
+    return by_plan or spec.workload.partition(":")[0] == "drift"
+
+
 def waves_of(requests: Requests, spec: RunSpec) -> float | None:
     """How often a closed loop fills anew; None where it does not."""
     level = in_flight(spec)
