@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 
 import click
@@ -142,6 +143,8 @@ def _exit_code() -> int:
     except MemoryError:
         return _say(f"bench: {too_much_memory()}", EXIT_USER)
     except Exception as error:
+        if isinstance(error, ImportError) and _NO_ROOM.search(str(error)):
+            return _say(f"bench: {too_much_memory()}", EXIT_USER)
         if os.environ.get("BENCH_DEBUG"):
             raise
         kind = type(error).__name__
@@ -150,6 +153,10 @@ def _exit_code() -> int:
             EXIT_FAILED,
         )
     return 0
+
+
+# What the loader says of a library that finds no memory.
+_NO_ROOM = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
 
 
 def _no_such_option(error: click.NoSuchOption) -> str:
