@@ -66,9 +66,11 @@ COMMANDS = [
 ]
 # What others made is read in a process of its own.
 READERS = frozenset(
-    {"show", "list", "recover", "publish", "compare", "profit", "calibrate", "trace", "validate"}
-    | {"site build", "site check"}
+    {"show", "list", "recover", "verify", "publish", "compare", "power", "profit", "calibrate", "validate", "trace"}
+    | {"import", "export", "site build", "site check"}
 )
+# It starts an engine, which is to have the whole machine.
+MEASURING = "calibrate attention"
 # With `color` click leaves texts whole: what a terminal would obey in them is shown at its door.
 HELP = ["-h", "--help"]
 CONTEXT = {"help_option_names": HELP, "show_default": True, "max_content_width": 100, "color": True}
@@ -101,8 +103,8 @@ def _usable_streams() -> None:
 
 def _reads_strangers(words: list[str]) -> bool:
     """Whether a command reads runs or traces that others made, and asks for no help alone."""
-    name = " ".join(words[:2]) if words[:1] == ["site"] else words[0] if words else ""
-    return name in READERS and not set(HELP).intersection(words)
+    names = {" ".join(words[:1]), " ".join(words[:2])}
+    return bool(names & READERS) and MEASURING not in names and not set(HELP).intersection(words)
 
 
 def _exit_code() -> int:
