@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from harness.measure import start_and_end
 from harness.measure.estimate import Estimate, within_run_ratio
 from harness.measure.measured import is_closed_loop
 from harness.measure.metrics import METRICS
@@ -73,8 +74,7 @@ def is_steady(name: str) -> bool:
 def is_phased(run: Run) -> bool:
     """Whether the load changes by plan: such a run has no steady rate, and its ups and downs are no noise."""
     source = run.manifest.get("provenance", {}).get("trace", {})
-    phased = isinstance(source, dict) and "phases" in source
-    return phased or run.spec.arrival.partition(":")[0] in ("closed-phases", "phases", "ramp")
+    return (isinstance(source, dict) and "phases" in source) or start_and_end.is_phased(run.spec)
 
 
 def _row(

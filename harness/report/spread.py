@@ -94,7 +94,7 @@ def against_itself(arm: Sequence[Run], rules: Rules) -> Itself:
         any_word += bool(told)
         for name in told:
             words[name] += 1
-    deviation = {name: _deviation(own) for name, own in values.items()}
+    deviation = {name: deviation_of(own) for name, own in values.items()}
     return Itself(arm[0].spec.label, len(arm), half, len(splits), words, any_word, deviation)
 
 
@@ -129,7 +129,7 @@ def _values(arm: Sequence[Run], rules: Rules) -> dict[str, list[float]]:
     return values
 
 
-def _deviation(values: Sequence[float]) -> float:
+def deviation_of(values: Sequence[float]) -> float:
     """The deviation of one run's logarithm; of the value itself where one is 0."""
     moved = [math.log(value) for value in values] if min(values) > 0 else list(values)
     mean = math.fsum(moved) / len(moved)
@@ -168,7 +168,7 @@ def plans_of(runs: Sequence[Run], differences: Sequence[float], wanted: float, r
         )
     values = [_values(arm, rules) for arm in arms]
     if len(arms) == 1:
-        spread = {name: _OF_TWO * _deviation(own) for name, own in values[0].items()}
+        spread = {name: _OF_TWO * deviation_of(own) for name, own in values[0].items()}
     else:
         spread = _of_pairs(arms, values)
     level = (1 - CONFIDENCE) / max(1, len(spread))

@@ -196,3 +196,31 @@ def test_what_is_named_of_repeats_is_read_and_held_together() -> None:
     assert [spec.policy for spec in equals.with_equals(specs, "vllm", "v1")].count("v1") == 3
     with pytest.raises(UserError, match="repeats itself exactly"):
         equals.with_equals(specs, "simulated", "v1")
+
+
+def bad_run(tmp_path: Path, policy: str, repeat: int, kind: str) -> Path:
+    requests, steps = toy_run(1 if kind == "one request" else 60, repeat, stream_seed=repeat)
+    for one in requests if kind == "all failed" else []:
+        one |= {"finish": "error", "first_token_s": None, "last_token_s": None, "output_tokens": 0}
+    for one in requests[:3] if kind == "a clock that jumps" else []:
+        one["done_s"] = one["sent_s"] - 5
+    spec = dataclasses.replace(SPEC, policy=policy, seed=repeat, repeat=repeat)
+    return write_run(tmp_path / policy, requests, steps, spec=spec)
+
+
+@pytest.mark.parametrize("kind", ["one request", "all failed", "a clock that jumps"])
+def test_bad_runs_are_compared_without_a_word_and_without_a_fault(tmp_path: Path, kind: str) -> None:
+    a, b = ([bad_run(tmp_path, policy, repeat, kind) for repeat in range(3)] for policy in ("v1", "eb"))
+    found = compare(a, b)
+    assert not {row.word for row in found.metrics.values()} & {BETTER, WORSE}
+    assert (found.refusal is None) == (kind == "one request")
+
+
+def test_a_load_that_changes_by_plan_has_no_interval_of_noise(tmp_path: Path) -> None:
+    requests, steps = toy_run(80)
+    spec = dataclasses.replace(SPEC, arrival="closed-phases:0=8/9=8")
+    one = load_run(write_run(tmp_path, requests, steps, spec=spec))
+    assert {values["low"] for values in one.summary["metrics"].values()} == {None}
+    found = compare([one.path], [one.path])
+    assert "by plan" in found.notes[0]
+    assert not [name for name in found.metrics if "_steady" in name]
