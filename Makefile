@@ -88,6 +88,9 @@ soak: engine .venv/dev
 	HYPOTHESIS_PROFILE=soak $(RUN)/pytest tests/properties tests/unit --timeout=3600
 	$(WITH_ENGINE) BENCH_CONFORMANCE_TRACES=2000 $(RUN)/pytest -s tests/conformance
 	$(WITH_ENGINE) BENCH_ENGINE_REQUESTS=2000 $(RUN)/pytest tests/engine/test_demo.py tests/engine/test_runs.py
+	BENCH_GRID_KILLS=100 $(RUN)/pytest tests/cli/test_grid.py -k kill --timeout=3600
+	$(PIP) install --quiet -c constraints.txt -e '.[ray]'
+	$(RUN)/pytest tests/cluster
 	# Fifteen parsers, together a million inputs; BENCH_FUZZ_SEED gives other ones.
 	BENCH_FUZZ_INPUTS=67000 $(RUN)/pytest tests/properties/test_fuzz.py --timeout=36000
 	$(RUN)/python scripts/regret_grid.py build/regret.toml
@@ -103,6 +106,7 @@ bench: .venv/dev
 	$(RUN)/python tests/bench/planning.py
 	$(RUN)/python tests/bench/fairness.py
 	$(RUN)/python tests/bench/startup.py
+	$(RUN)/python tests/bench/grid.py
 	$(RUN)/python tests/bench/site.py --browser
 	[ -z "$(BENCH_ENGINE_PYTHON)" ] || PYTHONPATH=. $(BENCH_ENGINE_PYTHON) tests/bench/plugin.py
 

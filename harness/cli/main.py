@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 
 import click
@@ -65,9 +66,11 @@ COMMANDS = [
 ]
 # What others made is read in a process of its own.
 READERS = frozenset(
-    {"show", "list", "recover", "publish", "compare", "profit", "calibrate", "trace", "validate"}
-    | {"site build", "site check"}
+    {"show", "list", "recover", "verify", "publish", "compare", "power", "profit", "calibrate", "validate", "trace"}
+    | {"import", "export", "site build", "site check"}
 )
+# It starts an engine, which is to have the whole machine.
+MEASURING = "calibrate attention"
 # With `color` click leaves texts whole: what a terminal would obey in them is shown at its door.
 HELP = ["-h", "--help"]
 CONTEXT = {"help_option_names": HELP, "show_default": True, "max_content_width": 100, "color": True}
@@ -100,8 +103,8 @@ def _usable_streams() -> None:
 
 def _reads_strangers(words: list[str]) -> bool:
     """Whether a command reads runs or traces that others made, and asks for no help alone."""
-    name = " ".join(words[:2]) if words[:1] == ["site"] else words[0] if words else ""
-    return name in READERS and not set(HELP).intersection(words)
+    names = {" ".join(words[:1]), " ".join(words[:2])}
+    return bool(names & READERS) and MEASURING not in names and not set(HELP).intersection(words)
 
 
 def _exit_code() -> int:
@@ -142,6 +145,8 @@ def _exit_code() -> int:
     except MemoryError:
         return _say(f"bench: {too_much_memory()}", EXIT_USER)
     except Exception as error:
+        if isinstance(error, ImportError) and _NO_ROOM.search(str(error)):
+            return _say(f"bench: {too_much_memory()}", EXIT_USER)
         if os.environ.get("BENCH_DEBUG"):
             raise
         kind = type(error).__name__
@@ -150,6 +155,10 @@ def _exit_code() -> int:
             EXIT_FAILED,
         )
     return 0
+
+
+# What the loader says of a library that finds no memory.
+_NO_ROOM = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
 
 
 def _no_such_option(error: click.NoSuchOption) -> str:

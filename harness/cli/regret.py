@@ -71,8 +71,6 @@ def regret(
 
 
 def _run_grid(path: Path, out: Path, jobs: int | None, quiet: bool) -> None:
-    import sys
-
     from harness.session.grid_file import points_of, read_grid
     from harness.session.grid_local import LocalExecutor
     from harness.session.grid_plan import plan_grid
@@ -80,7 +78,7 @@ def _run_grid(path: Path, out: Path, jobs: int | None, quiet: bool) -> None:
 
     asked = read_grid(path)
     plan = plan_grid(points_of(asked), asked.twice)
-    tally = GridSession(plan, out, quiet=quiet).go(lambda: LocalExecutor(out, sys.argv, jobs, ()), False)
+    tally = GridSession(plan, out, quiet=quiet).go(lambda: LocalExecutor(out, jobs, ()), False)
     for line in told_tally(tally, out):
         click.echo(line, err=True)
     if tally.interrupted:

@@ -120,6 +120,12 @@ class ForecastGate:
         spare = (view.block_size - 1) / 2  # of a last block, what nobody uses
         capacity = (view.total_blocks - view.watermark_blocks - floor_blocks) * view.block_size
         partials = view.partial_prefills() if view.prefilling else ()
+        last = 1 + (TIMES - 1) * self._stride + spare
+        if self._table:
+            left = sums[-1] + sum(partial.tokens_left for partial in partials)
+            growing = view.decoding + len(partials) + len(prompts)
+            if left + growing * last <= (view.free_blocks - view.watermark_blocks - floor_blocks) * view.block_size:
+                return len(prompts)  # there is room though nobody ends; nobody need be looked at
         held = sum(partial.num_prompt_tokens + partial.num_output_tokens for partial in partials)
         ages = view.num_output_tokens()
         if self._seen < FEWEST:

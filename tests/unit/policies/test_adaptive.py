@@ -13,7 +13,7 @@ from harness.simulate.batch import BatchLoop
 from harness.simulate.limits import EngineLimits
 from harness.simulate.rows import Rows, joined
 from policies.catalog import make_policy, read_policy
-from policies.core import PolicyState
+from policies.core import PolicyError, PolicyState
 from tests.support.batch_models import CHEAP_MIXED, DEAR_MIXED, Flat
 from workloads.core.arrivals import Closed, Poisson
 from workloads.core.stream import Stream
@@ -112,3 +112,19 @@ def test_equal_lengths_fill_the_cache_without_giving_way_much() -> None:
     paper, forecast = (play(f"eb:k=4,gate={gate}", given, cost, kv_blocks=700) for gate in ("paper", "forecast"))
     assert seconds(forecast) <= 1.05 * seconds(v1)
     assert seconds(forecast) <= 1.01 * seconds(paper)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("mb:k=65", "mb: k=65 is above the 64 slots"),
+        ("mb:k=0", "mb: k=0 must be"),
+        ("adaptive:ttft=0", "adaptive: ttft=0 must be above 0"),
+        ("adaptive:ttft=nan", "adaptive: ttft=nan must be above 0"),
+        ("adaptive:k=3", "adaptive: unknown option 'k'"),
+        ("eb:gate=both", "eb: gate=both must be paper or forecast"),
+    ],
+)
+def test_what_cannot_be_is_refused(text: str, says: str) -> None:
+    with pytest.raises(PolicyError, match=says):
+        make_policy(*read_policy(text), 64, None)
