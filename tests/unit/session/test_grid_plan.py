@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from harness.core.errors import UserError
+from harness.profiles.files import gpu_names
 from harness.session.grid_estimate import estimate
 from harness.session.grid_file import Point, points_of, read_grid
 from harness.session.grid_plan import Plan, plan_grid
@@ -79,5 +80,11 @@ def test_longer_grids_are_estimated_longer_and_more_processes_shorter() -> None:
 def test_the_published_grid_can_be_had() -> None:
     plan = plan_grid(points_of(read_grid(ROOT / "results" / "grid.toml")))
     assert not plan.refused
-    assert len(plan.cells) == 380
+    # Every GPU of the matrix, three models, the policies of both papers and our own.
+    specs = [cell.spec for cell in plan.cells]
+    assert {spec.gpu for spec in specs} == set(gpu_names())
+    assert len({spec.model for spec in specs}) == 3
+    assert {"v0", "v1", "eb", "ebplus", "adaptive", "isjl:alpha=100"} <= {spec.policy for spec in specs}
+    assert {spec.cost_model for spec in specs} == {"kernels", "linear"}
+    assert all(spec.repeat < 5 for spec in specs)
     assert {cell.spec.engine for cell in plan.cells} == {"simulated"}
