@@ -90,7 +90,7 @@ def test_a_node_with_another_bench_is_refused_by_name(cluster: Any, bench: Bench
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
-    assert "has bench 0.1.0" in done.stderr
+    assert "has bench 0.2.0" in done.stderr
     assert "here is 0.0.9" in done.stderr
     assert not list((tmp_path / "there").rglob("run.json"))
 
