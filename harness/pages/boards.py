@@ -56,7 +56,8 @@ class MetricMean:
 class Change:
     """An arm against the board's baseline in one metric: ratio, 95 % interval, p and word.
 
-    `support` says what each cost model makes of a simulated change, and whether they agree; empty where nobody asked.
+    `support` says what each cost model makes of a simulated change, and `support_word` whether they agree; both are
+    empty where nobody asked.
     """
 
     ratio: float | None
@@ -65,6 +66,7 @@ class Change:
     p: float | None
     word: str
     support: str = ""
+    support_word: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +120,19 @@ class Board:
         return self.first.run.spec
 
     @property
+    def reference(self) -> Arm:
+        """The baseline's arm, or where there is none the first."""
+        return next((arm for arm in self.arms if arm.policy == self.baseline), self.arms[0])
+
+    @property
     def kind_words(self) -> str:
         """The kind of its numbers in words."""
         return kind_words(self.first.run)
+
+    @property
+    def is_toy(self) -> bool:
+        """Whether it ran on a CPU: that shows that policies run for real, and says nothing of a GPU."""
+        return gpu_name(self.spec.gpu).startswith("cpu")
 
     @property
     def is_twin(self) -> bool:
@@ -162,8 +174,6 @@ def board_key(published: PublishedRun, without: Sequence[str] = ()) -> str:
 def _order(board: Board) -> tuple[Any, ...]:
     """GPUs first; of them what is most to be trusted: measured, then valid, data sets before twins and made-up ones."""
     spec = board.spec
-    # A toy model on a CPU shows that policies run for real and says nothing of a GPU.
-    toy = gpu_name(spec.gpu).startswith("cpu")
     doubts = (all(arm.level != "VALID" for arm in board.arms), ":" in spec.workload, board.is_twin)
     about = (
         gpu_name(spec.gpu),
@@ -174,7 +184,7 @@ def _order(board: Board) -> tuple[Any, ...]:
         -spec.slots,
         -spec.token_budget,
     )
-    return (board.kind == "reported", toy, KINDS.index(board.kind), *doubts, *about, board.id)
+    return (board.kind == "reported", board.is_toy, KINDS.index(board.kind), *doubts, *about, board.id)
 
 
 def board_of(runs: list[PublishedRun], cache: JsonCache, reader: RunReader | None = None) -> Board:
@@ -276,7 +286,9 @@ def _against(base: Arm, arm: Arm, cache: JsonCache, reader: RunReader) -> Arm:
     """The arm with its changes against the baseline's."""
     comparison = compare_arms(base, arm, cache, reader)
     support = comparison.get("support", {})
-    changes = {name: Change(*[*values[:5], support.get(name, "")]) for name, values in comparison["changes"].items()}
+    changes = {
+        name: Change(*values[:5], *support.get(name, ("", ""))) for name, values in comparison["changes"].items()
+    }
     return Arm(arm.runs, arm.values, changes, comparison["refusal"], tuple(comparison["notes"]))
 
 
@@ -315,5 +327,9 @@ def _compare_arms(base: Arm, arm: Arm, reader: RunReader, allow: Sequence[str]) 
     notes = [comparison.method, *comparison.notes]
     if len(common) < max(len(left), len(right)):
         notes.append(f"over what both have: {len(common)} of {len(left)} and {len(right)} repeats")
-    support = {name: support_words(metric) for name, metric in comparison.metrics.items() if metric.support}
+    support = {
+        name: (support_words(metric), metric.support.word)
+        for name, metric in comparison.metrics.items()
+        if metric.support
+    }
     return {"changes": changes, "support": support, "refusal": comparison.refusal, "notes": notes}
