@@ -219,7 +219,7 @@ def charts_of(board: Board, points: Sequence[FrontierPoint], inputs: Sequence[Pr
 
     charts = [
         _chart(
-            "profit",
+            "tokenstep",
             "Token-step profit over tokens a step",
             _TOKENS_A_STEP,
             "Π of a run, units of its own",

@@ -79,7 +79,7 @@
       const over = (lines, value) => lines.map((line) => line.map((i) => value(data.arms[i])));
       prices.prompt /= MILLION;
       prices.output /= MILLION;
-      update("profit", over(data.series.steps, (arm) => [
+      update("tokenstep", over(data.series.steps, (arm) => [
         profit.rate(arm.work), all ? profit.tokenstep(arm.work, constants) / arm.runs : null]));
       update("violations", over(data.series.steps, (arm) => [
         profit.rate(arm.work), (100 * arm.work.over[place]) / arm.work.busy]));

@@ -86,15 +86,15 @@ def test_a_chart_and_its_table_have_the_same_numbers(tmp_path: Path) -> None:
     board = only_board(site_of(tmp_path / "results", tmp_path / "kept"))
     some = points_of(board)
     found = {one.id: one for one in charts_of(board, some, inputs_of(board, some))}
-    assert set(found) == {"profit", "violations", "money"}
+    assert set(found) == {"tokenstep", "violations", "money"}
     for one in found.values():
         drawn = [(x, y) for series in one.series for x, y in zip(series.x, series.y, strict=True)]
         assert drawn == [row[2:] for row in one.rows]
     # One path through LJF and ISJL, v1 beside it.
-    assert [len(one.x) for one in found["profit"].series] == [2, 1]
+    assert [len(one.x) for one in found["tokenstep"].series] == [2, 1]
     work = some[0].account.fairness
     assert work is not None
-    assert found["profit"].series[0].y[0] == profit_tokenstep(work, PAPER)
+    assert found["tokenstep"].series[0].y[0] == profit_tokenstep(work, PAPER)
 
 
 def test_a_price_that_nobody_told_is_an_example_and_says_so(tmp_path: Path) -> None:
