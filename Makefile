@@ -3,7 +3,8 @@ PYTHON ?= python3
 RUN = .venv/bin
 PIP = $(RUN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup browser engine demo demo-vllm test test-vllm test-beside check static unit soak bench mutants clean
+.PHONY: setup browser engine demo demo-vllm test test-vllm test-unit test-cli test-properties test-browser check static unit
+.PHONY: soak bench mutants clean
 
 setup: .venv/ready
 
@@ -44,11 +45,8 @@ static: .venv/dev
 	$(RUN)/lint-imports --no-cache
 	$(RUN)/python scripts/house.py
 
-# A process for each core; one fewer beside real vLLM, which takes more than a core itself.
 unit: .venv/dev
 	$(RUN)/pytest -n auto --maxprocesses=8 --dist=worksteal tests/unit tests/properties
-
-BESIDE = $$(n=$$(nproc); echo $$((n > 9 ? 8 : n > 2 ? n - 1 : 1)))
 
 # A Chromium and a font from the system's packages, for the tests of the site.
 browser:
@@ -60,23 +58,36 @@ browser:
 
 BROWSER = chromium-headless-shell fonts-dejavu-core fontconfig
 
-# vLLM is installed while the checks and the unit tests run. Then one lane starts real vLLM, and another runs all the
-# rest, whose tests of a Chromium go one at a time. What both print appears step by step, as each of them ends.
+# The longest part starts first, and each core takes the next as it ends one: two of them at once on two cores, all on
+# many. What fails stops no other part. What starts vLLM and what opens a Chromium goes one at a time.
+PARTS = test-vllm static test-unit test-cli test-properties test-browser
+
 test: .venv/dev
-	+@$(MAKE) --no-print-directory --jobs=3 --output-sync=line test-vllm test-beside
+	+@$(MAKE) --no-print-directory --jobs=$$(n=$$(nproc); echo $$((n > 2 ? 6 : 2))) --keep-going --output-sync=line $(PARTS)
 
-test-vllm: engine check
-	$(WITH_ENGINE) $(RUN)/pytest $(VLLM_TESTS)
+test-vllm: engine .venv/dev
+	$(WITH_ENGINE) $(RUN)/pytest tests/engine tests/conformance
 
-test-beside: browser check
-	$(RUN)/pytest -n $(BESIDE) --dist=loadgroup tests --ignore=tests/unit --ignore=tests/properties $(VLLM_TESTS:%=--ignore=%)
+test-unit: .venv/dev
+	$(RUN)/pytest $(SPREAD) tests/unit
 
-VLLM_TESTS = tests/engine tests/conformance
+test-cli: .venv/dev
+	$(RUN)/pytest $(SPREAD) tests/cli
+
+test-properties: .venv/dev
+	$(RUN)/pytest $(SPREAD) tests/properties
+
+test-browser: browser .venv/dev
+	$(RUN)/pytest tests/browser
+
+# Processes for one part, where there are more cores than parts at once.
+SPREAD = $$(n=$$(nproc); [ $$n -le 2 ] || echo -n $$((n > 9 ? 4 : 2)) --dist=worksteal)
 
 # Longer than a test may take: more random cases. Run by hand; say what it found.
-soak: .venv/dev
+soak: engine .venv/dev
 	HYPOTHESIS_PROFILE=soak $(RUN)/pytest tests/properties tests/unit --timeout=3600
-	BENCH_CONFORMANCE_TRACES=2000 $(RUN)/pytest -s tests/conformance
+	$(WITH_ENGINE) BENCH_CONFORMANCE_TRACES=2000 $(RUN)/pytest -s tests/conformance
+	$(WITH_ENGINE) BENCH_ENGINE_REQUESTS=2000 $(RUN)/pytest tests/engine/test_demo.py tests/engine/test_runs.py
 
 # Performance, printed; nothing is asserted.
 bench: .venv/dev

@@ -286,6 +286,8 @@ def find_policy(name: str) -> PolicyEntry:
     """The catalog's entry; PolicyError with the nearest name where there is none."""
     if name.lower() in OFFLINE_ONLY:
         raise PolicyError(f"{name} plans all requests at once, before any runs: it needs --engine tokenstep")
+    if "@" in name:
+        raise PolicyError(f"policy {name[:80]} is in its author's file: name that, --policy ./FILE.py:CLASS")
     return find_entry(name, POLICIES)
 
 

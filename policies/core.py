@@ -1,10 +1,10 @@
 """The decision core: what a policy sees, what it answers, and what it is told.
 
-A plan says for how many steps it holds. An engine asks `plan` before a step when the last plan has run out, and
-sooner when something has changed since: a request arrived, finished, was admitted or preempted, or the step before
-computed prompt tokens. Growth of the KV cache alone is no change. A policy with an `order` is asked before each step
-in which anyone waits: whom the order names may change as time goes by. Every engine asks at the same steps, so that a
-policy may keep count of whatever it likes.
+A plan says for how many steps it holds. An engine asks `plan` before a step when the last plan has run out, and sooner
+when something has changed since: a request arrived, finished, was admitted or preempted, the step before computed
+prompt tokens, or the time has come that the plan named. Growth of the KV cache alone is no change. A policy with an
+`order` is asked before each step in which anyone waits: whom the order names may change as time goes by. Every engine
+asks at the same steps, so that a policy may keep count of whatever it likes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ class PolicyError(ValueError):
     """A policy option that the user can mend: one line that names the option and the remedy."""
 
 
+class PolicyFault(RuntimeError):
+    """A policy failed or would stall the engine: the line names the policy and the step."""
+
+
 class Phase(enum.IntEnum):
     """What the next step may hold."""
 
@@ -33,14 +37,21 @@ class StepPlan:
     """The answer: the phase of the coming steps and how many waiting requests may enter in each.
 
     It holds for `steps` steps where nothing changes: for one unless the policy says that it need not be asked again.
+    Each may hold at most `tokens` prompt tokens, from 1, beside what its decodes leave of the engine's own budget.
+    With `again_at_s` (on the clock of `TimedView.now_s`) it is asked before the first step from then on as well. A
+    policy may then hold everybody back while nothing runs: time goes on until then, or until a request arrives.
     """
 
     phase: Phase
     admit: int
     steps: int = 1
+    tokens: int = 1 << 62
+    again_at_s: float | None = None
 
 
 UNLIMITED = 1 << 62
+# A policy may hold all back that long while nothing runs, s: what asks for more has lost its way.
+LONGEST_HOLD_S = 60.0
 # These hold until something changes.
 MIXED = StepPlan(Phase.MIXED, UNLIMITED, UNLIMITED)
 DECODE = StepPlan(Phase.DECODE, 0, UNLIMITED)
@@ -75,6 +86,17 @@ class View(Protocol):
         """The requests that hold a slot and have tokens left to compute, in order of admission."""
 
 
+class TimedView(View, Protocol):
+    """What an engine shows besides: the time, and who waits since when."""
+
+    @property
+    def now_s(self) -> float:
+        """The engine's clock before this step, s: virtual time, or since the engine was made."""
+
+    def waiting_requests(self) -> Iterator[WaitingRequest]:
+        """The requests in the queue, in its order: with the times at which they came and should be answered."""
+
+
 @dataclass(frozen=True, slots=True)
 class PartialPrefill:
     """A request that holds a slot while its prefill still has tokens to compute.
@@ -93,6 +115,8 @@ class WaitingRequest:
 
     `request_id` is the engine's own name for it. `num_output_tokens` counts the output so far, above 0 once it was
     preempted. `hint_low` and `hint_high` bound the output that its sender expects (tokens); None where nobody said.
+    `arrival_s` is on the clock of `TimedView.now_s`; `deadline_s`, for the first token, is later by the run's limit on
+    TTFT (`--slo ttft_s=…`), None where there is none.
     """
 
     request_id: Hashable
@@ -100,6 +124,8 @@ class WaitingRequest:
     num_output_tokens: int = 0
     hint_low: int | None = None
     hint_high: int | None = None
+    arrival_s: float = 0.0
+    deadline_s: float | None = None
 
 
 class Order(Protocol):
@@ -133,7 +159,10 @@ class Order(Protocol):
 
 
 class Policy(Protocol):
-    """A scheduler policy. It never sees an engine, a clock of its own, or vLLM."""
+    """A scheduler policy. It never sees an engine, a clock of its own, or vLLM.
+
+    One that has a method `on_timed_step` as well is told what its steps took (policies/timed.py).
+    """
 
     @property
     def order(self) -> Order | None:
@@ -167,7 +196,8 @@ class PolicyState:
 
     `theta` is θ*, `p0` the exposure estimate p̄ (1/token), `eta` the hazard's slope (1/token²), `mu_l` the
     mean prompt (tokens), `n_obs` the smoothed number of running requests; `crossover_left` and
-    `crossover_right` are the two sides of the crossover inequality (s/token).
+    `crossover_right` are the two sides of the crossover inequality (s/token). `own` are the values of the
+    columns that a policy of a user's own declares (policies/own).
     """
 
     k: int | None = None
@@ -181,6 +211,7 @@ class PolicyState:
     crossover_left: float | None = None
     crossover_right: float | None = None
     correction_capped: bool | None = None
+    own: tuple[float, ...] | None = None
 
 
 # Times are the engine's monotonic clock, ns. `phase` counts as in harness.core.records.PHASES; `state` is the place
@@ -241,6 +272,11 @@ class StepCosts:
     def beta_mb(self, r: float) -> float:
         """β_MB(r), s/token, at the decode ratio r in [0, 1]."""
         return self.mixed_a_s + r * (self.mixed_b_s + r * self.mixed_c_s)
+
+
+def due_ns(again_at_s: float | None) -> int:
+    """The first whole nanosecond at which a plan's `again_at_s` has come; never (UNLIMITED) without one."""
+    return UNLIMITED if again_at_s is None else math.ceil(again_at_s * 1e9)
 
 
 def floor_share(share: float, whole: int) -> int:

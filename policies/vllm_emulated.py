@@ -147,7 +147,12 @@ class Replay:
         self.begun = 0  # of the heads
         self.under_way = 0  # conversations that have begun and not ended, or requests
         self.later: list[tuple[int, int]] = []  # turns that wait for their time, a heap of (due, row)
-        scheduler.book.clock = lambda: self.now
+        book = scheduler.book
+        book.clock = lambda: self.now
+        book.origin_ns = 0
+        book.due_ns = lambda request_id, _: self.due[request_id]
+        book.sleep = self.hold
+        self.held_until = 0
 
     def run(self) -> None:
         """Replays all requests, step by step, until the last has ended."""
@@ -164,6 +169,10 @@ class Replay:
                 if output.num_scheduled_tokens:
                     end += self.cost()
                     empty = 0
+                elif self.held_until > self.now:
+                    # Time goes on until the policy wants to be asked again, or somebody comes.
+                    end = max(end, min(self.held_until, self.next_request()[0]))
+                    self.held_until = 0
                 else:
                     empty += 1
                     if empty > 2 * depth:
@@ -176,6 +185,10 @@ class Replay:
                 return
             output, incomplete, self.now = in_flight.popleft()
             self.apply(output, incomplete)
+
+    def hold(self, seconds: float) -> None:
+        """The policy holds all back for so long."""
+        self.held_until = self.now + round(seconds * 1e9)
 
     def arrive(self, busy: bool) -> None:
         """Sends what is due; with nothing to do time goes on to the next that is."""

@@ -4,7 +4,8 @@
         '{"bench_policy": {"name": "eb", "options": {"k": "32"}, "costs": null, "step_log": "/path/steps.bin"}}'
 
 `options` are strings as in policies/catalog.py, `costs` the fields of StepCosts or null, `step_log` may be left
-out. Allocation stays vLLM's own (policies/plugin/narrow.py).
+out. With `"file": "/path/mine.py"` the name is that of a class in it (policies/own). Allocation stays vLLM's own
+(policies/plugin/narrow.py).
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.request import Request, RequestStatus
 
 from policies.catalog import canonical_policy, make_policy
-from policies.core import MIXED, PolicyError
-from policies.plugin.asked import AskedPolicy, PolicyFault
+from policies.core import MIXED, Policy, PolicyError, PolicyFault
+from policies.own.file import read_file
+from policies.own.load import canonical_own, make_own
+from policies.plugin.asked import AskedPolicy
 from policies.plugin.narrow import Narrowing
 from policies.plugin.queue import OrderedQueue
 from policies.plugin.requirements import admission_limit, check_names, check_queue, check_settings
-from policies.plugin.setup import read_setup
+from policies.plugin.setup import Setup, read_setup
 from policies.plugin.step_book import StepBook
 from policies.plugin.step_log import ABORT, PREEMPTION, StepLog
 from policies.plugin.step_rows import StepRows
 from policies.plugin.view import EngineView
+from policies.timed import TimedSteps
 
 logger = logging.getLogger(__name__)
 
@@ -49,17 +53,20 @@ class PolicyScheduler(AsyncScheduler):
         check_names(self, Request, vllm.__version__)
         check_settings(self)
         slots: int = getattr(self, admission_limit(self))
-        name = canonical_policy(setup.name, setup.options)
-        self.asked = AskedPolicy(name, make_policy(setup.name, setup.options, slots, setup.costs))
+        name, policy = policy_of(setup, slots)
+        self.asked = AskedPolicy(name, policy)
         self.rows = StepRows()
-        self.view = EngineView(self, slots, self.rows)
+        if self.asked.hears_time:
+            self.rows.timed = TimedSteps()
+            self.asked.tell_of_time = self.rows.tell_of_time
+        self.view = EngineView(self, slots, self.rows, setup.ttft_s)
         self.book = StepBook(self.asked, self.view, self.rows)
         self.narrowing = Narrowing(self, super().schedule, slots, self.view.partly_prefilled)
         self.ordered: OrderedQueue | None = None
         order = self.asked.policy.order
         if order is not None:
             check_queue(OrderedQueue, RequestQueue, vllm.__version__)
-            self.waiting = self.ordered = OrderedQueue(order, self.asked, self.view)
+            self.waiting = self.ordered = OrderedQueue(order, self.asked, self.view, self.view.times)
         if setup.step_log is not None:
             self.rows.log = open_log(setup.step_log, self)
         logger.info("policy %s, step log %s", name, setup.step_log)
@@ -76,9 +83,9 @@ class PolicyScheduler(AsyncScheduler):
         if log is not None and log.fault is not None:
             raise PolicyFault(f"the step log cannot be written any more: {log.fault}")
         held = len(self.running)
-        view.look(held)
+        view.look(held, begun - book.origin_ns)
         if held or view.waiting:
-            plan = self.asked.plan(view)
+            plan = self.asked.plan(view, view.now_ns)
         else:
             # vLLM asks for a step here too, to tell its workers who has ended.
             self.asked.tell_of_ends()
@@ -88,7 +95,10 @@ class PolicyScheduler(AsyncScheduler):
         if output.num_scheduled_tokens:
             book.scheduled(begun, output.num_scheduled_tokens, self.running, held)
         elif not self.running and view.waiting:
-            self.asked.refuse_to_stall(plan, view.waiting, self.ordered is not None and self.ordered.held_back())
+            held_back = self.ordered is not None and self.ordered.held_back()
+            seconds = self.asked.hold(plan, view.waiting, held_back, view.now_ns)
+            if seconds:
+                book.sleep(seconds)
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
@@ -126,6 +136,17 @@ class PolicyScheduler(AsyncScheduler):
         super().shutdown()
         if self.rows.log is not None:
             self.rows.log.close()
+
+
+def policy_of(setup: Setup, slots: int) -> tuple[str, Policy]:
+    """The policy that the setup names, the catalog's or that of a file, and its canonical name."""
+    if setup.file is None:
+        name = canonical_policy(setup.name, setup.options)
+        return name, make_policy(setup.name, setup.options, slots, setup.costs)
+    file = read_file(setup.file, setup.name.partition("@")[0])
+    if setup.sha256 is not None and file.sha256 != setup.sha256:
+        raise PolicyError(f"{setup.file}: holds another policy than the one asked for (sha256): run again")
+    return canonical_own(file, setup.options), make_own(file, setup.options, slots, setup.costs)
 
 
 def open_log(path: str, scheduler: PolicyScheduler) -> StepLog:

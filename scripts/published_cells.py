@@ -9,18 +9,18 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.core.host import Host
-from harness.engines.simulated import replay
+from harness.engines.simulated import V0_HOST, replay
 from harness.profiles.pair import Pair, load_pair
 from harness.simulate.limits import EngineLimits
 from harness.simulate.rows import Rows
-from policies.catalog import make_policy, read_policy
+from policies.catalog import V0_ENGINE, make_policy, read_policy
 from workloads.catalog import load_workload
 from workloads.core import options
 from workloads.core.arrivals import Closed
@@ -28,8 +28,10 @@ from workloads.core.stream import Stream
 from workloads.core.trace import Trace
 
 MODEL = "Qwen/Qwen3-8B"
+MIXTURE = "Qwen/Qwen3-30B-A3B"
 GPUS = {"H200": "h200", "RTX PRO 6000": "rtxpro6000", "B300": "b300", "L40S": "l40s"}
 # As the paper's measured policies behave (docs/policies.md): θ held at 0.7 or above, and the authors' own δ.
+# The paper's v0 is vLLM's first engine, bound by its host, where it was measured end to end (Table 3).
 POLICIES = {"v1": "v1", "eb": "eb:theta_min=0.7", "eb+": "ebplus:delta=1e-5,theta_min=0.7"}
 THROUGHPUT = {"total_token_throughput": "total", "output_token_throughput": "output", "request_throughput": "requests"}
 METRICS = {**THROUGHPUT, "mean_ttft": "ttft", "mean_tpot": "tpot"}
@@ -52,6 +54,7 @@ class Setup:
     load: int
     slots: int
     budget: int
+    model: str = MODEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ class Cell:
     def place(self) -> str:
         """Where the figure stands, for a table."""
         one = self.setup
-        return f"{one.gpu} {one.workload}, c={one.load} N={one.slots} B={one.budget}"
+        size = "30B " if one.model == MIXTURE else ""
+        return f"{one.gpu} {size}{one.workload}, c={one.load} N={one.slots} B={one.budget}"
 
 
 # Slots and budget where the paper tells none: its scripts' own defaults for each mix (of validation and selector).
@@ -116,6 +120,25 @@ def real(row: dict[str, Any]) -> Setup | None:
     return _setup(row, workload, 4000, 2048, row["N"], row["B"])
 
 
+def mixture(row: dict[str, Any]) -> Setup | None:
+    """The same of the mixture of experts."""
+    setup = real(row)
+    return setup and replace(setup, model=MIXTURE)
+
+
+def first_engine(row: dict[str, Any]) -> Setup | None:
+    """v1 and vLLM's first engine on the H200: each at its own N and B; WildChat's contexts are ours."""
+    if row["policy"] not in ("v0", "v1") or row["N"] is None:
+        return None
+    workload = (REAL | {"wildchat": "wildchat"}).get(row["workload"])
+    model = MODELS_OF.get(row["model"])
+    if workload is None or model is None:
+        return None
+    policy = "v0-engine" if row["policy"] == "v0" else "v1"
+    setup = _setup(row, workload, 4000, 2048, row["N"], row["B"], policy)
+    return setup and replace(setup, model=model)
+
+
 def shift(row: dict[str, Any]) -> Setup | None:
     """The distribution shift, shuffled as the published client does it; how the other one was averaged is not told."""
     if row["workload"] != "distribution_shift":
@@ -123,15 +146,24 @@ def shift(row: dict[str, Any]) -> Setup | None:
     return _setup(row, "drift:distribution,order=paper", 6000, 2048, 2048, 18432)
 
 
-PROTOCOLS: dict[str, tuple[str, Callable[[dict[str, Any]], Setup | None]]] = {
-    "Table 4": ("Table 4", table4),
-    "Fig 3": ("Figure 3", figure3),
-    "Fig 4": ("Figure 4", figure4),
-    "Table 2": ("real workloads", real),
-    "Table 3": ("real workloads", real),
-    "Fig 5 (TTFT)": ("real workloads", real),
-    "Fig 6 (TPOT)": ("real workloads", real),
-    "Table 5": ("Table 5", shift),
+MODELS_OF = {"Qwen3-8B": MODEL, "Qwen3-30B-A3B": MIXTURE}
+Protocol = Callable[[dict[str, Any]], Setup | None]
+MIXED = "real workloads, 30B-A3B"
+# By table: experiment, published model, and what was run.
+PROTOCOLS: dict[str, tuple[tuple[str, str, Protocol], ...]] = {
+    "Table 4": (("Table 4", "Qwen3-8B", table4),),
+    "Fig 3": (("Figure 3", "Qwen3-8B", figure3),),
+    "Fig 4": (("Figure 4", "Qwen3-8B", figure4),),
+    "Table 2": (("real workloads", "Qwen3-8B", real), (MIXED, "Qwen3-30B-A3B", mixture)),
+    "Table 3": (
+        ("real workloads", "Qwen3-8B", real),
+        (MIXED, "Qwen3-30B-A3B", mixture),
+        ("v0 of Table 3", "Qwen3-8B", first_engine),
+        ("v0 of Table 3", "Qwen3-30B-A3B", first_engine),
+    ),
+    "Fig 5 (TTFT)": (("real workloads", "Qwen3-8B", real), (MIXED, "Qwen3-30B-A3B", mixture)),
+    "Fig 6 (TPOT)": (("real workloads", "Qwen3-8B", real), (MIXED, "Qwen3-30B-A3B", mixture)),
+    "Table 5": (("Table 5", "Qwen3-8B", shift),),
 }
 
 
@@ -143,22 +175,20 @@ def _setup(
 
 
 def cells(reference: Path) -> list[Cell]:
-    """Every published figure of Qwen3-8B with a known protocol, once.
+    """Every published figure with a known protocol, once an experiment.
 
     Left out are bars read by eye where the plot's own script has them, and totals that contradict the authors' log.
     """
-    found: dict[tuple[Setup, str], Cell] = {}
+    found: dict[tuple[str, Setup, str], Cell] = {}
     for row in json.loads(reference.read_text(encoding="utf-8")):
-        if row["model"] != "Qwen3-8B" or row["table"] not in PROTOCOLS or row["metric"] not in METRICS:
-            continue
         by_eye = row["provenance"] == "figure_digitised" and row["table"] != "Fig 3"
-        if by_eye or "CONTRADICTS the authors' log" in (row["note"] or ""):
+        if row["metric"] not in METRICS or by_eye or "CONTRADICTS the authors' log" in (row["note"] or ""):
             continue
-        group, protocol = PROTOCOLS[row["table"]]
-        setup = protocol(row)
-        if setup is not None:
-            metric = METRICS[row["metric"]]
-            found.setdefault((setup, metric), Cell(group, setup, metric, row["value"] / UNITS[metric]))
+        for group, model, protocol in PROTOCOLS.get(row["table"], ()):
+            setup = protocol(row) if row["model"] == model else None
+            if setup is not None:
+                metric = METRICS[row["metric"]]
+                found.setdefault((group, setup, metric), Cell(group, setup, metric, row["value"] / UNITS[metric]))
     return list(found.values())
 
 
@@ -173,17 +203,20 @@ def trace_of(workload: str, requests: int) -> Trace:
 
 
 @functools.lru_cache(maxsize=8)
-def pair_of(gpu: str) -> Pair:
-    """Qwen3-8B on a GPU."""
-    return load_pair(gpu, MODEL)
+def pair_of(gpu: str, model: str) -> Pair:
+    """A model on a GPU."""
+    return load_pair(gpu, model)
 
 
-def run(setup: Setup, model: str) -> dict[str, float]:
+def run(setup: Setup, model: str) -> dict[str, float] | None:
     """The metrics of a closed loop: requests/s, total and output tok/s, mean TTFT and TPOT (s).
 
-    Policies are told the constants of the model that steps cost by.
+    Policies are told the constants of the model that steps cost by. None where the model does not price the run.
     """
-    trace, pair = trace_of(setup.workload, setup.requests), pair_of(setup.gpu)
+    trace, pair = trace_of(setup.workload, setup.requests), pair_of(setup.gpu, setup.model)
+    first_engine = setup.policy == V0_ENGINE
+    if pair.refusal(model) or (first_engine and model == "linear"):
+        return None
     host = HOSTS.get(setup.gpu, Host()) if model == "kernels" else Host()
     means = (float(trace.prompt_tokens.mean()), float(trace.output_tokens.mean()))
     costs = pair.policy_constants(*means, setup.budget, model, host)
@@ -196,7 +229,7 @@ def run(setup: Setup, model: str) -> dict[str, float]:
     replay(
         Stream(trace, Closed(setup.load), None),
         make_policy(*read_policy(setup.policy), setup.slots, costs),
-        pair.cost(model, host),
+        pair.cost(model, V0_HOST if first_engine else host),
         EngineLimits(setup.slots, setup.budget, pair.kv_tokens // 16, max_model_len=MAX_MODEL_LEN),
         sink,
     )

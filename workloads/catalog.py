@@ -196,6 +196,11 @@ def entry_of(name: str, given: Mapping[str, str]) -> tuple[WorkloadEntry, Mappin
     return CATALOG[name], given
 
 
+def is_name(text: str) -> bool:
+    """Whether a text is the name of a workload, without options."""
+    return text.strip().lower() in CATALOG or text.strip().lower() == DRIFT
+
+
 def _drift_of(kind: str) -> WorkloadEntry:
     name = f"{DRIFT}:{kind}"
     if name not in CATALOG:

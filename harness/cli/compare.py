@@ -36,7 +36,7 @@ def compare(
     """Compare run directories: the first arm is A, each other arm B.
 
     A directory may be one run or hold several; the repeats of one policy make an arm. Of one directory that
-    holds them all, v1 is A where it is there.
+    holds them all, v1 is A where it is there. Two directories with measured runs of one policy are an A/A.
     """
     import orjson
 
@@ -52,7 +52,11 @@ def compare(
     runs, copies = without_older_copies([load_run(path) for path in dict.fromkeys(runs_of(dirs))])
     if copies:
         click.echo(f"{copies} virtual runs are exact copies of later ones: left out", err=True)
-    first, *others = with_baseline(arms_of(runs), baseline, alone=len(dirs) == 1)
+    arms = with_baseline(arms_of(runs), baseline, alone=len(dirs) == 1)
+    if len(arms) == 1 and len(dirs) == 2 and arms[0][0].kind == "measured":
+        # An A/A: the same runs, measured twice.
+        arms = [arm for arm in ([run for run in runs if run.path.is_relative_to(one)] for one in dirs) if arm]
+    first, *others = arms
     if not others:
         raise UserError(
             f"{', '.join(map(str, dirs))}: only one arm ({first[0].spec.policy}): name runs of two policies to compare"

@@ -11,34 +11,47 @@ import click
 
 from harness import __version__
 from harness.cli.calibrate import calibrate
+from harness.cli.capacity import capacity
 from harness.cli.catalogs import list_gpus, list_policies, list_workloads
 from harness.cli.compare import compare
 from harness.cli.driving import doctor, mock_server
 from harness.cli.engine import engines
+from harness.cli.exchange import export_run, import_results
+from harness.cli.grid import grid
 from harness.cli.other_tools import ours_for
+from harness.cli.policy import policy
 from harness.cli.profit import profit
+from harness.cli.report import report
 from harness.cli.reproduce import reproduce
 from harness.cli.run import run
-from harness.cli.runs import list_runs, publish, recover, show
+from harness.cli.runs import list_runs, publish, recover, show, verify
 from harness.cli.site import site
 from harness.cli.trace import trace
 from harness.cli.validate import validate
 from harness.core.errors import USER_ERRORS, Interrupted, NotMet, RunFailed
+from harness.core.terminal import show_controls
 
 EXIT_NOT_MET, EXIT_USER, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
 COMMANDS = [
     run,
+    grid,
+    capacity,
     compare,
     show,
     list_runs,
     recover,
+    verify,
     publish,
+    import_results,
+    export_run,
     profit,
+    report,
     calibrate,
     validate,
     trace,
     reproduce,
     list_policies,
+    policy,
     list_workloads,
     list_gpus,
     site,
@@ -46,7 +59,8 @@ COMMANDS = [
     doctor,
     mock_server,
 ]
-CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
+# With `color` click leaves texts whole: what a terminal would obey in them is shown at its door.
+CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100, "color": True}
 
 
 @click.group(commands=COMMANDS, context_settings=CONTEXT)
@@ -62,13 +76,14 @@ def main() -> None:
 
 
 def _usable_streams() -> None:
-    """Closed streams go nowhere; a character that the terminal cannot show is written as its code."""
+    """Closed streams go nowhere; a character that the terminal cannot show, or would obey, is written as its code."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - lives as long as the process
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    show_controls()
 
 
 def _exit_code() -> int:
@@ -129,7 +144,7 @@ def _no_such_option(error: click.NoSuchOption) -> str:
 
 def _say(line: str, code: int) -> int:
     with contextlib.suppress(OSError):
-        click.echo(line, err=True)
+        click.echo(line, err=True, color=True)
     return code
 
 

@@ -21,6 +21,17 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+def several(one: Any) -> Callable[[click.Context, click.Parameter, str | None], tuple[Any, ...]]:
+    """A callback that reads values of a click type, apart by commas; each once, in the order given, none of None."""
+
+    def read(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[Any, ...]:
+        if text is None:
+            return ()
+        return tuple(dict.fromkeys(one.convert(part, parameter, context) for part in text.split(",")))
+
+    return read
+
+
 ALPHA = click.option("--alpha", type=FiniteRange(0), help="Gap in tokens that fairness is held against.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 FORMATS = ("table", "json", "csv", "markdown")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.cli.conditions import FAIL_ON, REQUIRE_VERDICT, check_comparisons, check_verdicts
-from harness.cli.options import ALPHA, JSON, FiniteRange
+from harness.cli.options import ALPHA, JSON, FiniteRange, several
 from harness.core.errors import Interrupted, UserError
 from harness.core.text import shown
 from harness.session.options import CHOICES, LIMITS, RunOptions
@@ -36,7 +36,7 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
 @click.command()
 @click.option("--gpu", "gpus", multiple=True, metavar="G[,G…]", help="GPU profile; `bench gpus` lists them.")
 @click.option("--policy", "policies", multiple=True, metavar="P[,P…]", help="`bench policies` lists them.")
-@click.option("--workload", "workloads", multiple=True, metavar="W", help="`bench workloads` lists them.")
+@click.option("--workload", "workloads", multiple=True, metavar="W[,W…]", help="`bench workloads` lists them.")
 @click.option(
     "--model",
     help="The model served: a name of `bench gpus`, a config.json, or an id on huggingface.co.  "
@@ -48,8 +48,20 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
     metavar="ENGINE",
     help="auto, simulated, emulated, tokenstep, vllm or endpoint.",
 )
-@click.option("--concurrency", type=_whole("concurrency"), help="Closed loop: requests in flight.  [default: 2048]")
-@click.option("--rate", type=float, help="Open loop: requests per second.")
+@click.option(
+    "--concurrency",
+    "concurrencies",
+    callback=several(_whole("concurrencies")),
+    metavar="N[,N…]",
+    help="Closed loop: requests in flight; of several, a curve.  [default: 2048]",
+)
+@click.option(
+    "--rate",
+    "rates",
+    callback=several(click.FLOAT),
+    metavar="R[,R…]",
+    help="Open loop: requests per second; of several, a curve.",
+)
 @click.option(
     "--arrival",
     metavar="A",
@@ -57,7 +69,13 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
 )
 @click.option("--requests", type=_whole("requests"), help="Requests a run.  [default: 4000, or all of a shorter file]")
 @click.option("--tp", type=_whole("tp"), default=DEFAULTS.tp, help="GPUs that share the model (tensor parallelism).")
-@click.option("--slots", type=_whole("slots"), default=DEFAULTS.slots, help="N, the most requests that run at once.")
+@click.option(
+    "--slots",
+    callback=several(_whole("slots")),
+    default="1024",
+    metavar="N[,N…]",
+    help="N, the most requests that run at once; each of several is run.",
+)
 @click.option(
     "--token-budget", type=_whole("token_budget"), default=DEFAULTS.token_budget, help="B, the most tokens a step."
 )
@@ -110,7 +128,14 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
     metavar="L",
     help="What policies know of outputs: none, oracle, noisy:sigma=0.3, interval:sigma=0.3, trace.",
 )
-@click.option("--url", help="Endpoint: an OpenAI-compatible server, such as http://127.0.0.1:8000.")
+@click.option(
+    "--url",
+    "urls",
+    multiple=True,
+    metavar="URL",
+    help="Endpoint: an OpenAI-compatible server, such as http://127.0.0.1:8000; of two, A against B.",
+)
+@click.option("--arm", "arms", multiple=True, metavar="NAME=URL", help="Endpoint: a server and its name; give several.")
 @click.option("--api", type=click.Choice(CHOICES["api"]), default=DEFAULTS.api, help="Endpoint: which API.")
 @click.option(
     "--prompts",
@@ -211,6 +236,7 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
     """
     import orjson
 
+    from harness.report.curve import curves_of
     from harness.report.document import runs_document
     from harness.report.fail_on import parse_fail_on
     from harness.session.choose import choose
@@ -226,7 +252,9 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
     runs = session.go()
     comparisons = session.comparisons(runs)
     if as_json:
-        compared = {"comparisons": [comparison.to_dict() for comparison in comparisons]}
+        compared: dict[str, Any] = {"comparisons": [comparison.to_dict() for comparison in comparisons]}
+        if curves := curves_of(runs):
+            compared["curves"] = [curve.to_dict() for curve in curves]
         click.echo(orjson.dumps(runs_document(runs) | compared))
     else:
         session.report(runs, comparisons)

@@ -8,7 +8,7 @@ import click
 
 from harness.cli.conditions import REQUIRE_VERDICT, check_verdicts
 from harness.cli.options import ALPHA, RESULTS, output_format, print_rows
-from harness.core.errors import UserError
+from harness.core.errors import NotMet, UserError
 
 
 @click.command()
@@ -84,6 +84,30 @@ def recover(dirs: tuple[Path, ...]) -> None:
         click.echo(
             f"{path}: {run.status}, {run.manifest.get('counts', {}).get('requests', 0)} requests recorded; {what}"
         )
+
+
+@click.command()
+@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
+def verify(dirs: tuple[Path, ...]) -> None:
+    """Make verdict, counts and summary again from the tables, and name the first field that differs; no file changes.
+
+    RUN is a run or a folder of runs. Exit 1 where a run is not what its tables give.
+    """
+    from harness.published.verify import verify_run
+    from harness.runs.run import no_run_error, runs_of
+
+    found, differing = runs_of(dirs), 0
+    for path in found:
+        if not (path / "run.json").is_file():
+            raise no_run_error(path)
+        try:
+            why = verify_run(path)
+        except UserError as error:
+            why = str(error).removeprefix(f"{path}/")
+        differing += why is not None
+        click.echo(f"{path}: {why or 'as its tables give it'}")
+    if differing:
+        raise NotMet(f"{differing} of {len(found)} runs differ from what their tables give")
 
 
 @click.command()

@@ -11,6 +11,7 @@ import click
 
 from harness.cli.options import RESULTS
 from harness.core.errors import NotMet
+from harness.core.terminal import stream_itself
 
 if TYPE_CHECKING:
     from harness.published.corpus import Problem, PublishedRun
@@ -39,17 +40,22 @@ def build_site(results: Path, out: Path, cache: Path | None) -> None:
 @site.command(name="check")
 @RESULTS
 @click.option("--replay", is_flag=True, help="Run the simulated ones again and compare the tables.")
+@click.option(
+    "--trust-policies", "trust", is_flag=True, help="With --replay: run the code of submitted policies, with limits."
+)
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-def check_site(results: Path, paths: tuple[Path, ...], replay: bool) -> None:
+def check_site(results: Path, paths: tuple[Path, ...], replay: bool, trust: bool) -> None:
     """Check run directories as a pull request brings them: all under --results, or those under PATH."""
     from harness.published.check import WHAT, check
 
+    if trust and not replay:
+        raise click.UsageError("--trust-policies goes with --replay: nothing else runs a policy")
     checked = check(results, paths)
     problems, replays_made = checked.problems, ""
     for problem in problems:
         click.echo(f"{problem.where}: {problem.why}")
     if replay:
-        differing, replays_made = _replay(checked.sound)
+        differing, replays_made = _replay(checked.sound, trust)
         problems += differing
     if problems:
         places = len({problem.where for problem in problems})
@@ -57,13 +63,14 @@ def check_site(results: Path, paths: tuple[Path, ...], replay: bool) -> None:
     click.echo(f"{checked.runs} runs checked{replays_made}, no problem: {WHAT}")
 
 
-def _replay(runs: Sequence[PublishedRun]) -> tuple[tuple[Problem, ...], str]:
+def _replay(runs: Sequence[PublishedRun], trust: bool) -> tuple[tuple[Problem, ...], str]:
     """The problems of the runs that were run again, each said, and what joins the last line."""
     from harness.published.corpus import Problem
     from harness.session.replay import replayable, replays
 
     virtual = replayable(runs)
-    with click.progressbar(replays(virtual), len(virtual), "running again", file=sys.stderr) as bar:
+    made_again = replays(virtual, trust=trust)
+    with click.progressbar(made_again, len(virtual), "running again", file=stream_itself(sys.stderr)) as bar:
         replayed = list(bar)
     problems = tuple(Problem(replay.where, replay.why) for replay in replayed if replay.made and replay.why)
     for replay in replayed:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from harness.core.masking import MASK, SHAPES
 from harness.core.text import one_line
 
-MASK = "[key]"
+KEY = "[key]"
 # A shorter one would be found in words.
 _SHORTEST = 6
 
@@ -27,12 +28,13 @@ class Door:
 
     def line(self, text: str, most: int = 300) -> str:
         """A text as one line of at most so many letters."""
-        shown = one_line(" ".join(self.mask(text).split()))
+        # What has a secret's shape may be another's: of a log that the server shows.
+        shown = one_line(" ".join(SHAPES.sub(MASK, self.mask(text)).split()))
         return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
     def mask(self, text: str) -> str:
         """A text whole, with a word in the place of each secret."""
-        return text if self.pattern is None else self.pattern.sub(MASK, text)
+        return text if self.pattern is None else self.pattern.sub(KEY, text)
 
     def hides(self, text: str) -> bool:
         """Whether a text has a secret in it."""

@@ -68,7 +68,7 @@ REQUESTS = pa.schema(
 )
 
 # Columns that older runs do not have: null in them.
-LATER = frozenset({"cached_tokens", "event_tokens"})
+LATER = frozenset({"cached_tokens", "event_tokens", "policy_own"})
 
 STEPS = pa.schema(
     [
@@ -95,6 +95,8 @@ STEPS = pa.schema(
         ("crossover_left", pa.float64()),
         ("crossover_right", pa.float64()),
         ("correction_capped", pa.bool_()),
+        # Of a user's own policy: the columns that it declares, their names in the manifest (provenance.policy_columns).
+        ("policy_own", pa.list_(pa.float64())),
     ]
 )
 
@@ -129,8 +131,11 @@ def _states(which: Ints, states: list[PolicyState]) -> dict[str, object]:
         ("crossover_left", pa.float64()),
         ("crossover_right", pa.float64()),
         ("correction_capped", pa.bool_()),
+        ("policy_own", pa.list_(pa.float64())),
     ):
-        columns[name] = pa.array([getattr(state, name) for state in held], kind).take(pa.array(place))
+        columns[name] = pa.array([getattr(state, name.removeprefix("policy_")) for state in held], kind).take(
+            pa.array(place)
+        )
     modes = pa.array([None if state.mode is None else MODES.index(state.mode) for state in held], pa.int8())
     columns["policy_mode"] = pa.DictionaryArray.from_arrays(modes.take(pa.array(place)), pa.array(MODES))
     return columns

@@ -32,6 +32,8 @@ class RunSpec:
     `tp` GPUs share the model (tensor parallelism). Of a model that is none of the project's, `config` has the keys of
     its config.json that decide. `host` is the host's time, canonical (`t0=0.001,h=5e-06`), empty for the default; where
     policies are told the step costs of another cost model than the run's, `policy_costs` names it.
+    A policy in a user's file goes by its class and the first digits of the file's sha256 (`Mine@3f2a9c1b04de:k=8`);
+    `policy_sha256` is all of that (hex), empty for a policy of the catalog.
     """
 
     gpu: str
@@ -64,6 +66,7 @@ class RunSpec:
     config: dict[str, Any] = field(default_factory=dict)
     host: str = ""
     policy_costs: str = ""
+    policy_sha256: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON values, keys in the order of the fields."""
@@ -88,9 +91,14 @@ class RunSpec:
     @property
     def canonical(self) -> str:
         """Canonical JSON: sorted keys, no spaces, so that equal specs are equal bytes."""
-        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        # Not by `to_dict`, whose copies would be most of the time of a grid of many cells.
+        values = {name: getattr(self, name) for name in _FIELDS}
+        return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @property
     def digest(self) -> str:
         """sha256 (hex) of the canonical JSON."""
         return hashlib.sha256(self.canonical.encode()).hexdigest()
+
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(RunSpec))

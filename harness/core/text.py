@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from workloads.core import options
 from workloads.core.reading import one_line, shown, spelled
 
-__all__ = ["nearest", "one_line", "percent", "short", "shown", "some", "spelled"]
+__all__ = ["nearest", "one_line", "percent", "short", "shown", "some", "spelled", "visible"]
+
+
+def visible(text: str) -> str:
+    """A text of lines in which no letter acts on a terminal: other control characters than line breaks are codes.
+
+    So are marks that turn the direction of writing and stray bytes. JSON stays the same JSON.
+    """
+    if all(map(str.isprintable, text.split("\n"))):
+        return text
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else _json_code(letter) for letter in text)
+
+
+def _json_code(letter: str) -> str:
+    return json.dumps(letter)[1:-1] if letter != "\x7f" else "\\u007f"
 
 
 def short(value: Any) -> str:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from harness.runs.writer import RunWriter
+from policies.core import Policy
+from policies.own.checked import Checked
+from policies.own.file import PolicyFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,10 @@ class Engine(Protocol):
     """An engine made ready for one run: whatever the user can mend has been raised already."""
 
     @property
+    def policy_file(self) -> PolicyFile | None:
+        """The user's file that its policy is in, None for a policy of the catalog or of nobody."""
+
+    @property
     def kind(self) -> str:
         """What its numbers are: measured, emulated or simulated."""
 
@@ -80,6 +88,15 @@ class Engine(Protocol):
 
     def replay(self, writer: RunWriter, progress: Progress, stopped: Stopped) -> Ended:
         """Replays the stream; `stopped` is asked often, and True ends the run early."""
+
+
+def policy_class(policy: Policy) -> dict[str, Any]:
+    """The class of a policy, for run.json's provenance; of one in a user's file where that lay and what it tells."""
+    if not isinstance(policy, Checked):
+        return {"policy_class": type(policy).__name__}
+    name = Path(policy.file.path).name
+    columns = {"policy_columns": list(policy.columns)} if policy.columns else {}
+    return {"policy_class": policy.file.class_name, "policy_file": name, **columns}
 
 
 def profile_file(path: str | None) -> dict[str, str]:

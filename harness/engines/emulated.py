@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,17 @@ from harness.core.runspec import RunSpec
 from harness.engines.base import Ended, Progress, Status, Stopped, cut_short
 from harness.engines.off_grid import OffGrid
 from harness.engines.outlived import Outlived
-from harness.engines.serving.command import SCHEDULER
+from harness.engines.serving.command import SCHEDULER, plugin_file
 from harness.engines.serving.environments import Environment, untested
 from harness.engines.serving.scheduler_process import ProcessDied, SchedulerProcess
 from harness.engines.simulated import Simulated
 from harness.runs.step_log import STEP_LOG
 from harness.runs.writer import RunWriter
+from harness.simulate.limits import notes_on_too_long
 from harness.simulate.rows import REQUEST_FIELDS, Rows, request_batch
 from policies.catalog import read_policy
 from policies.core import STEP_COLUMNS
+from policies.own.file import PolicyFile
 from workloads.core.stream import Stream
 from workloads.core.trace import Ints
 
@@ -44,9 +47,11 @@ class Emulated:
         environment: Environment,
         process: SchedulerProcess,
         profile: str | None = None,
+        policy_file: PolicyFile | None = None,
     ) -> None:
         # The same workload, costs and limits as in the virtual-time engine, refused for the same reasons.
-        self.virtual = Simulated(spec, stream, profile)
+        self.virtual = Simulated(spec, stream, profile, policy_file)
+        self.policy_file = policy_file
         self.environment = environment
         self.process = process
         if len(stream.levels) > 1:
@@ -58,11 +63,12 @@ class Emulated:
     @property
     def notes(self) -> list[str]:
         """Whose scheduler it is, and how the cost of a step is known."""
-        pair, version = self.virtual.pair, self.environment.version
+        pair, version, limits = self.virtual.pair, self.environment.version, self.virtual.limits
         how = pair.describe(self.virtual.spec.cost_model)
         notes = [
             f"emulated: vLLM {version}'s own scheduler in virtual time; {how}",
             *pair.policy_notes(self.virtual.spec.cost_model),
+            *notes_on_too_long(self.virtual.stream.trace, limits.max_model_len, limits.cache_tokens),
         ]
         warning = untested(self.environment)
         return notes if warning is None else [*notes, warning]
@@ -101,7 +107,7 @@ class Emulated:
         writer.learn({"engine_version": f"vLLM {self.process.version}"}, clock={"origin_ns": 0})
         requests = _EndedRequests(self.virtual, writer, progress)
         try:
-            result = self._converse(str((writer.partial / STEP_LOG).absolute()), requests, stopped)
+            result = self._converse(writer.partial.absolute(), requests, stopped)
         except ProcessDied as error:
             requests.flush()
             return Ended("failed", str(error))
@@ -121,7 +127,7 @@ class Emulated:
         notes = (*cut_short(self.virtual.spec.max_duration_s, sent, len(self.virtual.stream.trace)), *outlived)
         return Ended(notes=notes, observed=observed | {"planned": {"requests": sent}})
 
-    def _job(self, step_log: str) -> dict[str, Any]:
+    def _job(self, directory: Path) -> dict[str, Any]:
         """What the process is asked to replay."""
         virtual, stream = self.virtual, self.virtual.stream
         spec, trace = virtual.spec, stream.trace
@@ -130,9 +136,15 @@ class Emulated:
             "prompt": trace.prompt_tokens.tolist(),
             "output": trace.output_tokens.tolist(),
             "limits": dataclasses.asdict(virtual.limits),
-            "policy": {"name": name, "options": options, "costs": dataclasses.asdict(virtual.costs)},
+            "policy": {
+                "name": name,
+                "options": options,
+                "costs": dataclasses.asdict(virtual.costs),
+                **plugin_file(directory, spec.policy_sha256),
+                **({} if "ttft_s" not in spec.slo else {"ttft_s": spec.slo["ttft_s"]}),
+            },
             "cost": "ask",
-            "step_log": step_log,
+            "step_log": str(directory / STEP_LOG),
         }
         if virtual.hints is not None:
             job["hints"] = np.stack((virtual.hints.low, virtual.hints.high), axis=1).tolist()
@@ -144,10 +156,10 @@ class Emulated:
             job["last_send_ns"] = round(spec.max_duration_s * 1e9)
         return job
 
-    def _converse(self, step_log: str, requests: _EndedRequests, stopped: Stopped) -> dict[str, Any]:
+    def _converse(self, directory: Path, requests: _EndedRequests, stopped: Stopped) -> dict[str, Any]:
         """Answers what each step costs until the job is over; its last message, `stopped` where it was cut short."""
         process, cost = self.process, self.virtual.cost
-        process.send(self._job(step_log))
+        process.send(self._job(directory))
         halted = False
         steps = 0
         while True:

@@ -38,6 +38,7 @@ class EndpointEngine:
     """
 
     kind = "measured"
+    policy_file = None
 
     def __init__(
         self,

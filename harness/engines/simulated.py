@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Callable
 from typing import Any
@@ -12,18 +13,20 @@ from harness import __version__
 from harness.core.errors import UserError
 from harness.core.host import Host, read_host
 from harness.core.runspec import RunSpec
-from harness.engines.base import Ended, Progress, Records, Status, Stopped, cut_short, profile_file
+from harness.engines.base import Ended, Progress, Records, Status, Stopped, cut_short, policy_class, profile_file
 from harness.engines.off_grid import OffGrid
 from harness.engines.outlived import Outlived
 from harness.profiles.cost import CostModel
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.pair import Pair, load_pair
 from harness.simulate.batch import BatchLoop
-from harness.simulate.limits import EngineLimits
+from harness.simulate.limits import EngineLimits, notes_on_too_long
 from harness.simulate.prefix_cache import PrefixCache
 from harness.simulate.rows import Rows, request_batch, step_batch
-from policies.catalog import V0_ENGINE, make_policy, read_policy
-from policies.core import Policy, StepCosts
+from policies.catalog import V0_ENGINE, read_policy
+from policies.core import Policy, PolicyFault, StepCosts
+from policies.own.file import PolicyFile
+from policies.own.load import make_any, stdout_aside
 from workloads.core.stream import Stream
 from workloads.lengths.hints import Hints, hints_of
 from workloads.prompts.content import Content
@@ -36,15 +39,19 @@ V0_HOST = Host(5e-3, 100e-6)
 class Simulated:
     """One run of the virtual-time engine, ready to go; raises UserError for what the user can mend.
 
-    `profile` is the file that the GPU's figures stand in, where they are no profile of the project's.
+    `profile` is the file that the GPU's figures stand in, where they are no profile of the project's; `policy_file`
+    is the user's file that the policy is in, where it is none of the catalog's.
     """
 
     kind = "simulated"
 
-    def __init__(self, spec: RunSpec, stream: Stream, profile: str | None = None) -> None:
+    def __init__(
+        self, spec: RunSpec, stream: Stream, profile: str | None = None, policy_file: PolicyFile | None = None
+    ) -> None:
         self.spec = spec
         self.stream = stream
         self.profile = profile
+        self.policy_file = policy_file
         self.pair = load_pair(profile or spec.gpu, spec.model, spec.tp, spec.config)
         self.limits = limits_of(spec, self.pair)
         host = read_host(spec.host)
@@ -61,7 +68,7 @@ class Simulated:
         self.content: Content | None = None
         if spec.prefix_caching is not None:
             self.content = Content(trace, spec.block_size, spec.sessions)
-        self.policy = make_policy(*read_policy(spec.policy), spec.slots, self.costs)
+        self.policy = make_any(*read_policy(spec.policy), spec.slots, self.costs, policy_file)
 
     @property
     def notes(self) -> list[str]:
@@ -76,6 +83,7 @@ class Simulated:
                 "decode, as vLLM's first engine did: good to ±20 points"
             )
         trace = self.stream.trace
+        notes += notes_on_too_long(trace, self.limits.max_model_len, self.limits.cache_tokens)
         if self.content is not None:
             share = 100 * self.content.recurring_tokens() / int(trace.prompt_tokens.sum())
             notes.append(f"prefix cache on: {share:.1f} % of prompt tokens recur in whole blocks, the most it can find")
@@ -97,7 +105,7 @@ class Simulated:
         return {
             "engine": "virtual-time batch loop",
             "engine_version": f"schedbench {__version__}",
-            "policy_class": type(self.policy).__name__,
+            **policy_class(self.policy),
             "cost_model": {"name": cost.name, "basis": basis, "parameters": cost.parameters(), **tables},
             "policy_constants": {name: getattr(self.costs, name) for name in StepCosts.__slots__},
             "profile": self.pair.to_manifest(),
@@ -132,7 +140,25 @@ class Simulated:
             return not stopped()
 
         limit = self.spec.max_duration_s
-        loop = replay(self.stream, self.policy, self.cost, self.limits, sink, limit, self.hints, cache)
+        ttft_s = self.spec.slo.get("ttft_s")
+        loop = BatchLoop(
+            self.stream,
+            self.policy,
+            self.cost,
+            self.limits,
+            max_duration_s=limit,
+            hints=self.hints,
+            cache=cache,
+            ttft_s=ttft_s,
+        )
+        fault = None
+        try:
+            with contextlib.nullcontext() if self.policy_file is None else stdout_aside():
+                without_collecting(loop, sink)
+        except PolicyFault as error:
+            fault = self._told(error)
+            # What ran until then is kept.
+            sink(loop.drain())
         observed, notes = outlived.observed | off_grid.observed, [*outlived.notes, *off_grid.notes]
         if cache is not None:
             hits = self._hits(cache)
@@ -141,10 +167,16 @@ class Simulated:
                 f"prefix cache: {100 * hits['observed']:.1f} % of prompt tokens found, "
                 f"{hits['evicted_blocks']:,} blocks evicted"
             )
+        if fault is not None:
+            return Ended("failed", fault, tuple(notes), observed)
         if not loop.whole:
             return Ended("interrupted", "interrupted by the user", tuple(notes), observed)
         notes = [*cut_short(limit, loop.sent, len(trace)), *notes]
         return Ended(notes=tuple(notes), observed=observed | {"planned": {"requests": loop.sent}})
+
+    def _told(self, fault: PolicyFault) -> str:
+        """The line on a policy's fault, which names the policy."""
+        return str(fault).replace("the policy", f"policy {self.spec.policy}", 1) or f"policy {self.spec.policy} failed"
 
     def _hits(self, cache: PrefixCache) -> dict[str, Any]:
         """What the cache found when requests were first admitted, beside the share declared."""
@@ -187,6 +219,12 @@ def replay(
 ) -> BatchLoop:
     """Runs the batch loop to its end, handing its rows to `sink`; returns the loop as it then is."""
     loop = BatchLoop(stream, policy, cost, limits, max_duration_s=max_duration_s, hints=hints, cache=cache)
+    without_collecting(loop, sink)
+    return loop
+
+
+def without_collecting(loop: BatchLoop, sink: Callable[[Rows], bool]) -> None:
+    """Runs the batch loop to its end, handing its rows to `sink`."""
     # The loop makes no cycles; the collector would walk its long lists again and again.
     collecting = gc.isenabled()
     gc.disable()
@@ -195,4 +233,3 @@ def replay(
     finally:
         if collecting:
             gc.enable()
-    return loop

@@ -52,6 +52,7 @@ class TokenStep:
     """One run of the token-step model, ready to go; raises UserError and PolicyError for what the user can mend."""
 
     kind = "simulated"
+    policy_file = None
 
     def __init__(self, spec: RunSpec, stream: Stream) -> None:
         _refuse(spec)

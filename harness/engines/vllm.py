@@ -13,7 +13,7 @@ from harness import __version__
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.drive.endpoint import Endpoint
-from harness.engines.base import Ended, Progress, Status, Stopped, profile_file
+from harness.engines.base import Ended, Progress, Status, Stopped, policy_class, profile_file
 from harness.engines.client import Client
 from harness.engines.endpoint import EndpointEngine
 from harness.engines.serving.command import SCHEDULER, Plugin, command, environment, shown
@@ -29,8 +29,11 @@ from harness.profiles.files import load_gpu
 from harness.profiles.pair import load_pair
 from harness.runs.step_log import ENGINE_LOG, STEP_LOG, unfinished
 from harness.runs.writer import RunWriter
-from policies.catalog import VLLM_OWN, make_policy, read_policy
-from policies.core import PolicyError, StepCosts
+from harness.simulate.limits import notes_on_too_long
+from policies.catalog import VLLM_OWN, read_policy
+from policies.core import Policy, PolicyError, StepCosts
+from policies.own.file import PolicyFile
+from policies.own.load import make_any
 from workloads.core.stream import Stream
 from workloads.core.trace import Trace
 
@@ -60,15 +63,22 @@ class Vllm:
     kind = "measured"
 
     def __init__(
-        self, spec: RunSpec, stream: Stream, deployment: Deployment, client: Client, profile: str | None = None
+        self,
+        spec: RunSpec,
+        stream: Stream,
+        deployment: Deployment,
+        client: Client,
+        profile: str | None = None,
+        policy_file: PolicyFile | None = None,
     ) -> None:
         self.spec = spec
         self.deployment = deployment
         self.profile = profile
+        self.policy_file = policy_file
         self.costs, self._cost_note = costs_of(profile or spec.gpu, spec.model, stream.trace, spec.token_budget)
         self.own_scheduler = read_policy(spec.policy)[0] not in VLLM_OWN
         if self.own_scheduler:
-            check_policy(spec, self.costs)
+            self._policy_class = policy_class(check_policy(spec, self.costs, policy_file))
         check_model(spec.model)
         env = deployment.environment
         self.driving = EndpointEngine(
@@ -85,11 +95,11 @@ class Vllm:
     @property
     def notes(self) -> list[str]:
         """What is measured, and what the engine's version and policy mean for it."""
-        notes = list(self.driving.notes)
+        notes = [*self.driving.notes, *notes_on_too_long(self.driving.stream.trace, self.spec.max_model_len)]
         warning = untested(self.deployment.environment)
         if warning is not None:
             notes.append(warning)
-        if self.own_scheduler and needs_costs(self.spec):
+        if self.own_scheduler and needs_costs(self.spec, self.policy_file):
             notes.append(f"{self.spec.policy} is told the step costs of {self._cost_note}")
         if not self.own_scheduler:
             notes.append(f"{self.spec.policy}: vLLM's own scheduler, so there is no step log and no fairness")
@@ -109,6 +119,7 @@ class Vllm:
             "engine_kind": env.kind,
             "engine_packages": env.packages,
             "scheduler_class": SCHEDULER if self.own_scheduler else "vLLM's own",
+            **(self._policy_class if self.policy_file is not None else {}),
             "policy_constants": self.costs and dataclasses.asdict(self.costs),
             "gpus": [dataclasses.asdict(card) for card in self.deployment.cards],
             "driver": f"schedbench {__version__}",
@@ -162,7 +173,10 @@ class Vllm:
         return dataclasses.replace(ended, observed=observed)
 
     def _plugin(self, step_log: Path) -> Plugin | None:
-        return Plugin(self.spec.policy, self.costs, step_log) if self.own_scheduler else None
+        if not self.own_scheduler:
+            return None
+        spec = self.spec
+        return Plugin(spec.policy, self.costs, step_log, spec.policy_sha256, spec.slo.get("ttft_s"))
 
     def _prefix_cache(self, directory: Path) -> dict[str, Any]:
         """Share of the prompts' tokens that the engine found in its prefix cache, beside the share declared."""
@@ -212,24 +226,25 @@ def costs_of(gpu: str, model: str, trace: Trace, token_budget: int) -> tuple[Ste
     return None, "unknown"
 
 
-def needs_costs(spec: RunSpec) -> bool:
+def needs_costs(spec: RunSpec, policy_file: PolicyFile | None = None) -> bool:
     """Whether a policy that is otherwise in order cannot be made without step costs."""
     try:
-        make_policy(*read_policy(spec.policy), spec.slots, None)
+        make_any(*read_policy(spec.policy), spec.slots, None, policy_file)
     except PolicyError:
         return True
     return False
 
 
-def check_policy(spec: RunSpec, costs: StepCosts | None) -> None:
-    """PolicyError or UserError where the engine would refuse the policy."""
+def check_policy(spec: RunSpec, costs: StepCosts | None, policy_file: PolicyFile | None = None) -> Policy:
+    """The policy as the engine would make it; PolicyError or UserError where it would refuse it."""
     any_costs = costs or StepCosts(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0)
-    make_policy(*read_policy(spec.policy), spec.slots, any_costs)
-    if costs is None and needs_costs(spec):
+    policy = make_any(*read_policy(spec.policy), spec.slots, any_costs, policy_file)
+    if costs is None and needs_costs(spec, policy_file):
         raise UserError(
             f"policy {spec.policy}: no step costs are known of {spec.model} on {spec.gpu}: run v1 or eb:k=… there, "
             "make a profile of that run with `bench calibrate`, and give it as --gpu FILE.toml"
         )
+    return policy
 
 
 def check_model(model: str) -> None:

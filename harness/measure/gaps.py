@@ -53,7 +53,7 @@ def token_gaps(requests: Requests, arrivals: Arrivals, steps: Any | None) -> Sam
 def _listed_gaps(requests: Requests, arrivals: Arrivals) -> _Gaps:
     """The gaps that requests bring a list of."""
     n = len(requests)
-    shown = ~arrivals.held_back[arrivals.parent]
+    shown = (requests.completed & ~arrivals.held_back)[arrivals.parent]
     parent, tokens, gaps = arrivals.parent[shown], arrivals.tokens[shown], arrivals.gaps[shown]
     values: Any = gaps if (tokens == 1).all() else gaps / tokens
     counts, sums = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)

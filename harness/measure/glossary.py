@@ -63,19 +63,26 @@ INVALID runs are shown and never ranked. A check that cannot apply is listed as 
 _COMPARING = """
 ## Comparing
 
-A comparison gives B over A as a ratio with a 95 % interval, a p-value and one word for B: **better**, **worse** or
-**no difference shown** (p of 0.05 or more). Several repeats: Student's t on the log ratios of paired repeats. One
-repeat: the block bootstrap within the run alone, each request (or share of the work) paired with itself in the
-other arm; a percentile then needs 20 requests beyond it. Where no interval can be given, no difference is shown.
-INVALID runs and runs of different kinds get no such word: "not compared: INVALID", "not ranked".
+A comparison gives B over A as a ratio with a 95 % interval and one word for B: **better**, **worse** or **no difference
+shown**. A word needs a spread between runs: Student's t on the log ratios of paired repeats. The spread of runs of one
+policy on one stream (A/A) joins it. One repeat has intervals over its requests (block bootstrap) and no word: **not
+tested**. Up to three headline rows, named beforehand (`--headline`; else a rate, TTFT and TPOT), share one chance in
+twenty of a false word (Holm); the others are exploratory, and each says of how many it is one. Shares, counts, and what
+is 0 in an arm are compared by difference. Beside **no difference shown** stands what could have been shown; with
+`--equivalent 2%` an interval within ± 2 % says **equal within 2 %**. In an open loop that serves every request in time
+rates are **set by the arrivals**; above capacity latencies are **not compared**. A word on a p99 needs ten separate
+episodes beyond it in either arm. INVALID runs and runs of different kinds get no word: "not compared: INVALID", "not
+ranked".
 
 Of simulated arms the change in output throughput, TTFT and TPOT is also told under each cost model that prices the
 pair, with one of three words: **sign supported** (all three agree beyond 5 points), **likely** (all that there are
 agree beyond 2), **models disagree** (then nothing is better or worse, whatever the interval). The band is the mean of
 roofline and kernels ± 10 points. The interval is of the sample, the band of the models: two things.
 
-`--fail-on` looks at the point value of the change; with `supported` or `likely` behind it, as in
-`output_throughput<3%supported`, it also fails where the models do not agree so far.
+`--fail-on` goes by the word and then by the size of the change: `output_throughput<-5%` fails where B is shown to be
+worse by 5 %; `ttft_s.p95>1` where B's own value is above a second, `worse` where a headline row is, `INVALID` by the
+verdict. With `supported` or `likely` behind it, as in `output_throughput<3%supported`, it also fails where the models
+do not agree so far.
 """
 
 

@@ -12,12 +12,13 @@ from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.measure import work
 from harness.measure.arrivals import Arrivals
-from harness.measure.columns import LONGEST_S, MISSING, NANOSECONDS, Bools, Requests
+from harness.measure.columns import LONGEST_S, MISSING, NANOSECONDS, Bools, Requests, nanoseconds
 from harness.measure.estimate import Estimate
-from harness.measure.fairness import COLUMNS, Fairness, alpha_of, estimates, fairness
+from harness.measure.fairness import COLUMNS, DECODE, Fairness, alpha_of, estimates, fairness
 from harness.measure.gaps import token_gaps
 from harness.measure.metrics import SLO_METRICS
 from harness.measure.sample import Sample
+from harness.measure.start_and_end import full_waves, overload, steady_span, waves_of
 from harness.measure.statistics import Floats, Ints
 from harness.measure.window import Window, steady_window
 
@@ -30,7 +31,8 @@ class Measured:
     """Rates, latencies and fairness by the names of METRICS; `rates` holds None where there is no span to divide by.
 
     `stay` is the mean stay of a request as a share of the run. `fairness` has a state for each variant that the
-    step log tells of, and `rates` its metrics.
+    step log tells of, and `rates` its metrics. `waves` is how often a closed loop fills anew, None where it does not.
+    `beyond` says of an open loop how far it is above capacity (see `overload`), None of any other.
     """
 
     requests: Requests
@@ -40,6 +42,8 @@ class Measured:
     rates: dict[str, Estimate | None]
     samples: dict[str, Sample]
     fairness: dict[str, Fairness]
+    waves: float | None = None
+    beyond: float | None = None
 
 
 def is_closed_loop(spec: RunSpec) -> bool:
@@ -59,16 +63,31 @@ def measure(table: Any, steps: Any | None, spec: RunSpec, closed_loop: bool) -> 
     since = requests.sent if closed_loop else requests.due
     start, end = span(requests)
     stay = _mean_stay(requests) / (end - start) if end > start else 0.0
-    gaps = token_gaps(requests, arrivals, steps if spec.engine in VIRTUAL_ENGINES else None)
-    samples = {
-        name: dataclasses.replace(sample, overlap=stay)
-        for name, sample in _samples(requests, arrivals, since, gaps).items()
-    }
+    followed = steps if spec.engine in VIRTUAL_ENGINES else None
+    found = _samples(requests, arrivals, since, token_gaps(requests, arrivals, followed))
+    full = full_waves(requests, spec)
+    if full is not None:
+        inside = dataclasses.replace(requests, completed=requests.completed & full)
+        steady = _samples(inside, arrivals, since, token_gaps(inside, arrivals, followed))
+        found |= {f"{name}_steady": steady[name] for name in ("ttft_s", "tpot_s", "itl_s", "e2el_s")}
+    samples = {name: dataclasses.replace(sample, overlap=stay) for name, sample in found.items()}
     rates = _rates(requests, arrivals, since, window, spec.slo)
     states = step_states(steps)
     for variant, state in states.items():
         rates |= estimates(steps, variant, state, alpha_of(spec, variant), stay)
-    return Measured(requests, arrivals, window, stay, rates, samples, states)
+    if full is not None and "gap_mean" in rates and steps is not None:
+        rates["gap_mean_steady"] = _steady_gap(steps, requests, spec, stay)
+    waves, beyond = waves_of(requests, spec), overload(requests, spec)
+    return Measured(requests, arrivals, window, stay, rates, samples, states, waves, beyond)
+
+
+def _steady_gap(steps: Any, requests: Requests, spec: RunSpec, stay: float) -> Estimate | None:
+    """The mean gap of the steps between a closed loop's filling and its emptying."""
+    start, end = steady_span(requests, spec)
+    at = nanoseconds(steps.column("t_s"))
+    inside = steps.filter((at >= start) & (at < end))
+    state = fairness(inside)
+    return estimates(inside, DECODE, state, None, stay).get("gap_mean") if state is not None and state.busy else None
 
 
 def _samples(requests: Requests, arrivals: Arrivals, since: Ints, gaps: Sample) -> dict[str, Sample]:
@@ -100,6 +119,7 @@ def _rates(
     if slo:
         good = work.completions(requests, done & within(requests, arrivals, since, slo))
         rates["goodput"] = good.rate(start, end)
+        rates["goodput_steady"] = good.rate(window.start, window.end) if window else None
     for name, done_work in works.items():
         rates[f"{name}_steady"] = done_work.rate(window.start, window.end) if window else None
     return rates

@@ -49,6 +49,7 @@ _TABLE = (
         "A one-token answer has no TPOT and meets any limit on it",
         "number",
     ),
+    Metric("goodput_steady", "Goodput, steady", "req/s", "higher", f"goodput, {_STEADY}", "number"),
     Metric(
         "request_throughput_steady",
         "Requests, steady",
@@ -114,6 +115,23 @@ _TABLE = (
         "lower",
         "open loop: done_s - due_s; closed loop: done_s - sent_s",
         "distribution",
+    ),
+    *(
+        Metric(
+            f"{name}_steady",
+            f"{label}, steady",
+            "s",
+            "lower",
+            f"{name} without the first wave of a closed loop (its first n requests, n in flight) and the last one (its "
+            "last n): these meet an engine that fills or empties; needs 3 waves",
+            "distribution",
+        )
+        for name, label in (
+            ("ttft_s", "Time to first token"),
+            ("tpot_s", "Time per output token"),
+            ("itl_s", "Inter-token latency"),
+            ("e2el_s", "End-to-end latency"),
+        )
     ),
     Metric(
         "send_lag_s",
@@ -183,6 +201,14 @@ FAIRNESS: dict[str, Metric] = {
     for metric in (
         *_fairness(""),
         *_fairness("_kv"),
+        Metric(
+            "gap_mean_steady",
+            "Gap, mean, steady",
+            "tokens",
+            "lower",
+            "gap_mean over a closed loop's steps from the end of as many requests as are in flight to the last send",
+            "number",
+        ),
         Metric(
             "makespan_steps",
             "Makespan",

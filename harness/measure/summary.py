@@ -44,7 +44,7 @@ def summary_of(measured: Measured) -> dict[str, Any]:
                 if name.startswith("violation_share") and metrics[name]["high"] is not None:
                     # The interval is made on the log scale, which knows no end; a share does.
                     metrics[name]["high"] = min(1.0, metrics[name]["high"])
-        else:
+        elif name in measured.samples:
             metrics[name] = _distribution(measured.samples[name], metric.unit)
     return {
         "schema": SCHEMA_VERSION,

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.measure.repeats import dunnett
+from harness.measure.statistics import CONFIDENCE
 from harness.measure.verdict import worst
 from harness.pages.boards import Arm, Board, Change
 from harness.pages.facets import ranked_arms
 from harness.pages.numbers import change as change_text
 from harness.pages.numbers import number
-from harness.report.comparison import BETTER, WORSE
-from harness.report.sentences import NOT_TESTED
+from harness.report.sentences import label_of
 from harness.report.support import DISAGREE
+from harness.report.words import BETTER, NOT_TESTED, WORSE
 
 # What an answer says of the baseline: it is beaten, it is to be kept, nobody can tell, nothing was compared.
 GAIN, KEEP, UNSURE, NOTHING = "gain", "keep", "unsure", "nothing"
 # What a gain's price is told in, with the words for it.
-_PRICES = {"ttft_s": "mean TTFT", "tpot_s": "mean TPOT"}
-_RATES = {
-    "output_throughput": ("output tokens/s", "output tokens/s"),
-    "goodput": ("goodput", "requests/s within the limits"),
-}
+_PRICES = ("ttft_s", "tpot_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,8 @@ class Answer:
 
     `arms` are the best ones that are identical (gain), or what the models disagree on (unsure); `tried` counts the
     arms that were held against the baseline, `dearest` is the one that loses most. `beyond` is what gains most with a
-    knowledge of lengths that nobody has in production.
+    knowledge of lengths that nobody has in production. `chance` is the p-value of the largest of several gains, which
+    knows how many were tried (Dunnett): where it is too large, the baseline is kept.
     """
 
     board: Board
@@ -40,6 +40,7 @@ class Answer:
     tried: int
     dearest: Arm | None
     beyond: Arm | None
+    chance: float | None = None
 
     @property
     def change(self) -> Change | None:
@@ -79,14 +80,17 @@ class Answer:
         if self.tone == GAIN:
             lines += self._its_price()
         elif self.dearest is not None and (lost := self.dearest.changes[self.metric]).word == WORSE:
-            lines.append(f"{self.dearest.label} costs most: {_changed(lost)} {_RATES[self.metric][0]}{self._values()}.")
+            lines.append(f"{self.dearest.label} costs most: {_changed(lost)} {label_of(self.metric)}{self._values()}.")
         if self.beyond is not None:
             gained = _changed(self.beyond.changes[self.metric])
             lines.append(f"{self.beyond.label} gains {gained}, but knew every output length beforehand.")
         return lines
 
     def _what_to_do(self, base: str) -> str:
-        rate = _RATES[self.metric][0]
+        rate = label_of(self.metric)
+        if self.tone == KEEP and self.chance is not None:
+            gained = f"{_names(self.arms)} gained most of {self.tried} that were tried"
+            return f"Keep {base}: {gained} ({_changed(self.change)} {rate}), which may be chance (p = {self.chance:.2g} for the best of so many)."
         if self.tone == KEEP:
             others = f"none of {self.tried} others was" if self.tried > 1 else "the other policy was not"
             return f"Keep {base}: {others} shown to be better in {rate}."
@@ -99,13 +103,16 @@ class Answer:
         if change.low is not None and change.high is not None:
             interval = f" (95 % interval {change_text(change.low)} … {change_text(change.high)})"
         best = f", the best of {self.tried} that were tried" if self.tried > 1 else ""
+        if self.chance is not None:
+            best += f" (p {_p(self.chance)} for the best of so many)"
         return f"Take {_names(self.arms)}: {_changed(change)} {rate} against {base}{interval}{best}."
 
     def _its_price(self) -> list[str]:
         arm = self.arms[0]
+        named = [name for name in arm.headline if name.startswith(_PRICES)] or _PRICES
         told = [
-            f"{words} {_changed(one)} ({one.word})"
-            for metric, words in _PRICES.items()
+            f"{label_of(metric)} {_changed(one)} ({one.word})"
+            for metric in named
             if (one := arm.changes.get(metric)) is not None and one.ratio is not None
         ]
         lines = [f"With it: {', '.join(told)}."] if told else []
@@ -118,12 +125,13 @@ class Answer:
         base, lost = (arm.values.get(self.metric) for arm in (self.board.reference, self.dearest) if arm is not None)
         if base is None or lost is None:
             return ""
-        return f" ({number(base.mean, 3)} → {number(lost.mean, 3)} {_RATES[self.metric][1]})"
+        unit = "requests/s within the limits" if self.metric.startswith("goodput") else label_of(self.metric)
+        return f" ({number(base.mean, 3)} → {number(lost.mean, 3)} {unit})"
 
 
 def answer_of(board: Board) -> Answer:
-    """The answer of a board, in goodput where requests have limits to meet, else in output throughput."""
-    metric = "goodput" if board.spec.slo else "output_throughput"
+    """The answer of a board in the rate that decides on it."""
+    metric = board.rate
     arms = ranked_arms(board)
     # One repeat's gain is no match for the mean of three: those with the most repeats are held against each other.
     most = max((len(arm.runs) for arm in arms), default=0)
@@ -141,7 +149,32 @@ def answer_of(board: Board) -> Answer:
         tone, about = GAIN, tuple(arm for arm in deployable if is_identical(arm, best))
     elif doubtful is not None and (_ratio(doubtful, metric) or 0.0) > 1:
         tone, about = UNSURE, (doubtful,)
-    return Answer(board, metric, tone, about, len(tried), dearest, beyond)
+    chance = _chance(board, metric, best, tried) if tone == GAIN and best is not None else None
+    if chance is not None and chance >= 1 - CONFIDENCE:
+        tone = KEEP
+    return Answer(board, metric, tone, about, len(tried), dearest, beyond, chance)
+
+
+def _chance(board: Board, metric: str, best: Arm, tried: Sequence[Arm]) -> float | None:
+    """The p-value of the best of several gains; None of one alone, or without repeats."""
+    base = _by_repeat(board.reference, metric)
+    tables = [_by_repeat(arm, metric) for arm in tried]
+    common = sorted(set(base).intersection(*tables))
+    if len(tried) < 2 or len(common) < 2:
+        return None
+    logs = [[math.log(table[repeat]) for repeat in common] for table in (base, *tables)]
+    place = next(i for i, arm in enumerate(tried) if arm is best)
+    return dunnett(logs[0], logs[1:])[place]
+
+
+def _by_repeat(arm: Arm, metric: str) -> dict[int, float]:
+    """A rate by the repeat's number, where it is above 0."""
+    values = {run.spec.repeat: run.summary["metrics"].get(metric, {}).get("value") for run in (p.run for p in arm.runs)}
+    return {repeat: value for repeat, value in values.items() if value}
+
+
+def _p(value: float) -> str:
+    return f"= {value:.2g}" if value >= 1e-4 else "< 0.0001"
 
 
 def is_identical(a: Arm, b: Arm) -> bool:

@@ -84,10 +84,10 @@ def _prefixed(chart: Chart, prefix: str) -> Chart:
 
 
 def bar_scale(board: Board) -> float:
-    """The largest change of the board's intervals in output throughput, as |ln ratio|: the half width of its bars."""
+    """The largest change of the board's intervals in its rate, as |ln ratio|: the half width of its bars."""
     ends = [0.02]
     for arm in ranked_arms(board):
-        change = arm.changes.get("output_throughput")
+        change = arm.changes.get(board.rate)
         if change is not None:
             told = (change.ratio, change.low, change.high)
             ends += [abs(math.log(end)) for end in told if end is not None and end > 0]

@@ -23,7 +23,7 @@ from harness.report.comparable import end_of_path
 from harness.report.comparison import compare_runs
 from harness.report.document import is_twin, kind_words
 from harness.report.reader import RunReader
-from harness.report.sentences import shown_word, support_words
+from harness.report.sentences import support_words
 from harness.runs.run import gpu_name
 from harness.runs.schema import KINDS
 
@@ -32,7 +32,9 @@ BASELINES = ("v1", "stock", "v0")
 # Runs of a board that stay in memory while its arms are held against each other.
 REMEMBERED = 24
 # Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.
-_NOT_THE_BOARD = ("policy", "lengths", "seed", "repeat")
+_NOT_THE_BOARD = ("policy", "policy_sha256", "lengths", "seed", "repeat")
+# What a rate's name begins with.
+_RATES = ("goodput", "output_throughput", "request_throughput", "total_throughput")
 # What a publication chose for each policy on its own.
 TUNED = ("slots", "token_budget")
 # What the fields of the spec are that have a default.
@@ -71,13 +73,17 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """The repeats of one policy on a board; `values` and `changes` by metric, distributions as `ttft_s.p99`."""
+    """The repeats of one policy on a board; `values` and `changes` by metric, distributions as `ttft_s.p99`.
+
+    `headline` has the metrics whose words count, the rate first.
+    """
 
     runs: tuple[PublishedRun, ...]
     values: dict[str, MetricMean]
     changes: dict[str, Change] = dataclasses.field(default_factory=dict)
     refusal: str | None = None
     notes: tuple[str, ...] = ()
+    headline: tuple[str, ...] = ()
 
     @property
     def first(self) -> PublishedRun:
@@ -123,6 +129,13 @@ class Board:
     def reference(self) -> Arm:
         """The baseline's arm, or where there is none the first."""
         return next((arm for arm in self.arms if arm.policy == self.baseline), self.arms[0])
+
+    @property
+    def rate(self) -> str:
+        """The metric that decides: the first headline of its comparisons; with limits what met them."""
+        rates = (arm.headline[0] for arm in self.arms if arm.headline)
+        found = next((name for name in rates if name.startswith(_RATES)), None)
+        return found or ("goodput" if self.spec.slo else "output_throughput")
 
     @property
     def kind_words(self) -> str:
@@ -289,7 +302,8 @@ def _against(base: Arm, arm: Arm, cache: JsonCache, reader: RunReader) -> Arm:
     changes = {
         name: Change(*values[:5], *support.get(name, ("", ""))) for name, values in comparison["changes"].items()
     }
-    return Arm(arm.runs, arm.values, changes, comparison["refusal"], tuple(comparison["notes"]))
+    headline = tuple(comparison.get("headline", ()))
+    return Arm(arm.runs, arm.values, changes, comparison["refusal"], tuple(comparison["notes"]), headline)
 
 
 def compare_arms(base: Arm, arm: Arm, cache: JsonCache, reader: RunReader, allow: Sequence[str] = ()) -> dict[str, Any]:
@@ -321,7 +335,7 @@ def _compare_arms(base: Arm, arm: Arm, reader: RunReader, allow: Sequence[str]) 
             line = line.replace(end_of_path(published.run), published.where)
         return {"changes": {}, "refusal": line, "notes": []}
     changes = {
-        name: [metric.ratio, metric.low, metric.high, metric.p, shown_word(metric), metric.a, metric.b]
+        name: [metric.ratio, metric.low, metric.high, metric.p, metric.word, metric.a, metric.b]
         for name, metric in comparison.metrics.items()
     }
     notes = [comparison.method, *comparison.notes]
@@ -332,4 +346,5 @@ def _compare_arms(base: Arm, arm: Arm, reader: RunReader, allow: Sequence[str]) 
         for name, metric in comparison.metrics.items()
         if metric.support
     }
-    return {"changes": changes, "support": support, "refusal": comparison.refusal, "notes": notes}
+    told = {"changes": changes, "support": support, "headline": comparison.headline}
+    return told | {"refusal": comparison.refusal, "notes": notes}

@@ -10,13 +10,14 @@ from typing import Any
 import orjson
 from markupsafe import Markup, escape
 
+from harness.core.text import visible
 from harness.pages.numbers import number
 
 
 def script_json(value: Any) -> str:
     """JSON that is safe inside a script element of a page, and as a script of its own."""
-    text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode()
-    for letter in "<>&\u2028\u2029":
+    text = visible(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode())
+    for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text
 

@@ -15,8 +15,8 @@ from harness.pages.render import Writer
 from harness.pages.site import Site
 from harness.published.cache import JsonCache
 from harness.published.detail import six_digits
-from harness.report.comparison import metric_names
 from harness.report.reader import RunReader
+from harness.report.words import metric_names
 from harness.runs.run import gpu_name
 
 # What makes an arm the best of its policy in a family.

@@ -16,7 +16,7 @@ from harness.pages.numbers import is_own_profile
 from harness.pages.traffic import gpu_label, held, workload_words
 from harness.profiles.files import gpu_names, load_gpu
 from harness.profiles.pair import Pair, load_pair
-from harness.report.sentences import NOT_TESTED
+from harness.report.words import NOT_TESTED
 from policies.core import PolicyError, StepCosts
 from policies.online.threshold import crossover, theta0
 

@@ -10,6 +10,8 @@ from harness.pages.facets import reported_columns
 from harness.pages.render import Writer
 from harness.pages.site import Site
 from harness.pages.wins import wins_charts, wins_of, wins_sentence
+from harness.published.corpus import PublishedRun
+from harness.published.submitted import is_submitted
 from policies.catalog import ALIASES, POLICIES
 
 # The policy whose page has the map of where exclusive batching should win.
@@ -20,7 +22,9 @@ def write(site: Site, writer: Writer) -> None:
     """policies/index.html, and policies/NAME.html for each of the catalog."""
     results = {name: _results(site, name) for name in POLICIES}
     sentences = {name: wins_sentence(name, wins_of(found)) for name, found in results.items()}
-    writer.page("policies/index.html", "policies.html.j2", policies=POLICIES, results=results, sentences=sentences)
+    writer.page(
+        "policies/index.html", "policies.html.j2", policies=POLICIES, sentences=sentences, submitted=_submitted(site)
+    )
     for name, policy in POLICIES.items():
         wins = wins_of(results[name])
         writer.page(
@@ -41,6 +45,15 @@ def write(site: Site, writer: Writer) -> None:
 def _results(site: Site, name: str) -> list[tuple[Board, Arm]]:
     """The arms of a policy, under whatever options and name, each with its board."""
     return [(board, arm) for board in site.boards for arm in board.arms if _catalog_name(arm.policy) == name]
+
+
+def _submitted(site: Site) -> dict[str, list[PublishedRun]]:
+    """The runs under policies of their authors' own, by the policy's name."""
+    found: dict[str, list[PublishedRun]] = {}
+    for published in site.corpus.runs:
+        if is_submitted(published.run):
+            found.setdefault(published.run.spec.policy.partition(":")[0], []).append(published)
+    return dict(sorted(found.items()))
 
 
 def _catalog_name(policy: str) -> str:

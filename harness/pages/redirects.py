@@ -17,7 +17,7 @@ PAGES = {
 OF_BOARDS = {"latency": "latency", "frontier": "profit", "drift": "thresholds"}
 
 
-def write(_: Site, writer: Writer) -> None:
+def write(_site: Site, writer: Writer) -> None:
     """A short page at each address of a page of before that was no board's."""
     for old, new in PAGES.items():
         target, _, fragment = new.partition("#")

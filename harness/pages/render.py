@@ -14,6 +14,7 @@ from typing import Any
 
 import jinja2
 
+from harness.core.text import visible
 from harness.measure.metrics import METRICS
 from harness.pages.assets import site_directory
 from harness.pages.boards import Change
@@ -23,6 +24,7 @@ from harness.pages.traffic import gpu_label, model_label, slo_words, workload_wo
 from harness.pages.words import KINDS, LEVELS, MARKS, TRUST, kind_title
 from harness.published.cache import JsonCache
 from harness.published.corpus import FILES, PublishedRun
+from harness.report.sentences import label_of
 from harness.runs.run import slug
 
 
@@ -32,12 +34,19 @@ def environment(standalone: bool = False) -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(site_directory() / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     env.filters |= {"number": number, "change": change, "seconds": seconds, "exact": exact, "bar": bar, "slug": slug}
     env.filters |= {"settings": settings_words, "gpu": gpu_label, "model": model_label, "workload": workload_words}
-    env.filters |= {"load": load_words, "limits": slo_words, "kind_title": kind_title, "files": _files}
+    env.filters |= {
+        "load": load_words,
+        "limits": slo_words,
+        "kind_title": kind_title,
+        "files": _files,
+        "rate": label_of,
+    }
     env.globals |= {"METRICS": METRICS, "KINDS": KINDS, "LEVELS": LEVELS, "TRUST": TRUST, "MARKS": MARKS}
     # A report is one file and links to no other page.
     env.globals |= {"standalone": standalone}
@@ -62,6 +71,11 @@ def bar(change: Change, scale: float) -> tuple[float, float, float | None, float
 def _files(published: PublishedRun) -> list[str]:
     """The raw files of a run, those for programs first and its tables last."""
     return [name for name in FILES if (published.run.path / name).is_file()]
+
+
+def _shown(value: Any) -> Any:
+    """A value as a page shows it: no text turns the direction of writing or hides in it."""
+    return visible(value) if type(value) is str else value
 
 
 class Writer:

@@ -16,6 +16,7 @@ from harness.pages.render import Writer
 from harness.pages.site import Site
 from harness.published.corpus import FILES, PublishedRun
 from harness.published.detail import CURVES, QUANTILES
+from harness.published.submitted import submission_of
 from harness.report.document import is_twin
 
 
@@ -72,6 +73,7 @@ def _page(
         "settings": list(_facts("", run.known_spec)),
         "facts": list(_facts("", run.manifest.get("provenance", {}))),
         "charts": _charts(published),
+        "submission": submission_of(run),
     }
 
 
@@ -118,7 +120,16 @@ def _charts(published: PublishedRun) -> list[Chart]:
         charts += [_phases(course), _requests(course)]
         if any(k is not None for k in course.get("policy_k", [])):
             charts.append(_thresholds(course))
+        charts += [_own(course, name) for name in course if name.startswith("own.")]
     return charts
+
+
+def _own(course: dict[str, list[Any]], column: str) -> Chart:
+    """A column that the policy of a user's own declares."""
+    name = column.removeprefix("own.")
+    series = (Series(name, course["t_s"], course[column], 0),)
+    rows = tuple(zip(course["t_s"], course[column], strict=True))
+    return Chart(column.replace(".", "-"), f"The policy's own {name}", "seconds", name, series, ("seconds", name), rows)
 
 
 def _latency_curves(curves: dict[str, list[float]]) -> Chart:

@@ -12,10 +12,8 @@ from harness.pages.boards import Arm, Board, Change
 from harness.pages.charts import Chart, Series
 from harness.pages.numbers import load_words
 from harness.pages.traffic import gpu_label, held, load_of, workload_words
-from harness.report.comparison import BETTER, WORSE
 from harness.report.support import DISAGREE
-
-METRIC = "output_throughput"
+from harness.report.words import BETTER, WORSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +31,12 @@ class Win:
 def wins_of(results: Sequence[tuple[Board, Arm]]) -> list[Win]:
     """The arms that were held against a baseline of another policy; INVALID and reported ones are none."""
     return [
-        Win(board, arm, arm.changes[METRIC], decode_ratio(arm), held(arm)[0], load_of(board))
+        Win(board, arm, arm.changes[board.rate], decode_ratio(arm), held(arm)[0], load_of(board))
         for board, arm in results
         if board.kind != "reported"
         and arm.level != "INVALID"
-        and METRIC in arm.changes
-        and arm.changes[METRIC].ratio is not None
+        and board.rate in arm.changes
+        and arm.changes[board.rate].ratio is not None
     ]
 
 
@@ -59,7 +57,7 @@ def wins_sentence(name: str, wins: Sequence[Win]) -> str:
     disagree = f", on {words[DISAGREE]} the models of step costs disagree" if words[DISAGREE] else ""
     arms = "arm" if len(wins) == 1 else "arms"
     return (
-        f"Of {len(wins)} {arms} here, in output tokens per second against the baseline: "
+        f"Of {len(wins)} {arms} here, in the rate that decides against the baseline: "
         f"better in {words[BETTER]}{where}, worse in {words[WORSE]}{disagree}, of the others nothing was shown."
     )
 
@@ -89,7 +87,7 @@ def _chart(name: str, title: str, x_title: str, what: str, log: bool, wins: Sequ
     rows = tuple(_row(win, getattr(win, what)) for win in wins)
     headers = ("GPU", "workload", "policy", x_title, "change", "word")
     note = "an arm a point, open where nothing was measured; above 0 it gains"
-    y_title = "change in output tokens/s, %"
+    y_title = "change in the rate that decides, %"
     return Chart(name, title, x_title, y_title, tuple(series), headers, rows, note, x_log=log)
 
 

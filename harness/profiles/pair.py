@@ -14,8 +14,8 @@ from harness.core.text import nearest
 from harness.profiles.cost import CostModel
 from harness.profiles.derived import prefill_line, step_costs
 from harness.profiles.figures import Fit, Gpu, Model
-from harness.profiles.files import gpu_names, known_gpu, load_gpu, load_model, model_names, spelled_as
-from harness.profiles.kernels.build import build, find_kernels, law_status
+from harness.profiles.files import gpu_names, known_gpu, load_gpu, load_model, model_names
+from harness.profiles.kernels.build import build, build_once, find_kernels, law_status
 from harness.profiles.kernels.folder import from_folder
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.kernels.package import NoSuchTimesError
@@ -23,7 +23,8 @@ from harness.profiles.kernels.shape import Shape
 from harness.profiles.kernels.systems import SYSTEMS
 from harness.profiles.linear import Linear
 from harness.profiles.memory import BLOCK, MEMORY_USED, OTHER_BYTES, how_many, kv_bytes, kv_capacity, why_not_over
-from harness.profiles.models import all_model_names, canonical_model, find_model, read_model
+from harness.profiles.models import all_model_names, find_model
+from harness.profiles.names import full_name, measured_on
 from harness.profiles.roofline import Roofline, derive
 from policies.core import StepCosts
 
@@ -36,9 +37,7 @@ __all__ = [
     "load_gpu",
     "load_model",
     "load_pair",
-    "model_name",
     "model_names",
-    "model_on",
 ]
 
 Basis = Literal["calibrated", "published", "derived"]
@@ -82,15 +81,15 @@ class Pair:
 
     def degraded(self, kind: str = "auto") -> tuple[str, ...]:
         """Why a run on this pair, with this cost model, is worth less than its basis says."""
-        if self.chosen(kind) == "kernels":
+        chosen = self.chosen(kind)
+        if chosen == "kernels":
             return (MIXTURE,) if self.model is not None and self.model.moe else ()
-        return self.fit.degraded if self.fit else ()
+        return self.fit.degraded if self.fit and chosen == "linear" else ()
 
     def policy_notes(self, kind: str = "auto") -> tuple[str, ...]:
         """What to know about the constants that policies get; empty where there is nothing to say."""
         chosen = self.chosen(kind)
-        told = kind if ":" in kind else chosen
-        if (chosen != "kernels" and self.fit) or self.refusal(told if chosen == "kernels" else "roofline"):
+        if chosen == "linear" or self.refusal(kind if ":" in kind else chosen):
             return ()
         line = prefill_line(self._kernels(HOST, kind) if chosen == "kernels" else self._roofline(HOST))
         if line.free_alpha_s > 0:
@@ -101,16 +100,22 @@ class Pair:
         )
 
     def chosen(self, kind: str = "auto") -> str:
-        """The cost model that a kind means: `auto` is linear where the pair was measured, else roofline.
+        """The cost model that a kind means; `kernels:PATH` names tables of one's own.
 
-        `kernels:PATH` names tables of one's own.
+        `auto` is linear where the user calibrated the pair. Else it is kernels for a dense model, or roofline. What
+        others published as linear flatters policies that batch one phase at a time (docs/fidelity.md): it comes last,
+        but for a mixture of experts.
         """
         name, _, path = kind.partition(":")
         if path and name == "kernels":
             return name
         if kind not in KINDS:
             raise UserError(f"no cost model named {kind!r}{nearest(kind, KINDS)} Use one of {', '.join(KINDS)}")
-        return kind if kind != "auto" else "linear" if self.fit else "roofline"
+        if kind != "auto":
+            return kind
+        measured_first = (self.model is not None and self.model.moe) or self.basis == "calibrated"
+        order = ("linear", "kernels") if measured_first else ("kernels", "roofline", "linear")
+        return next((name for name in order if self.refusal(name) is None), "linear" if self.fit else "roofline")
 
     def cost(self, kind: str = "auto", host: Host = HOST) -> CostModel:
         """The step-cost model of a kind; `host` is the host's time, which linear has within its constants.
@@ -134,24 +139,26 @@ class Pair:
     ) -> StepCosts:
         """The constants of model 1 that policies need: measured, or fitted to the chosen model for this workload.
 
-        `mu_l`, `mu_o` mean prompt and output, tokens; `token_budget` B, tokens a step. Raises UserError.
+        So a policy is told the truth of the world that it runs in. `mu_l`, `mu_o` mean prompt and output, tokens;
+        `token_budget` B, tokens a step. Raises UserError.
         """
         chosen = self.chosen(kind)
-        if chosen != "kernels" and self.fit:
-            return self.fit.costs
         if refusal := self.refusal(kind if ":" in kind else chosen):
             raise UserError(refusal)
-        if chosen == "kernels":
-            return step_costs(self._kernels(host, kind), mu_l, mu_o, token_budget, self.label)
-        return step_costs(self._roofline(host), mu_l, mu_o, token_budget, self.label)
+        if chosen == "linear":
+            assert self.fit is not None
+            return self.fit.costs
+        cost = self._kernels(host, kind) if chosen == "kernels" else self._roofline(host)
+        return step_costs(cost, mu_l, mu_o, token_budget, self.label)
 
     def describe(self, kind: str = "auto") -> str:
         """One line for people: the pair, how its costs are known, and which model tells them."""
-        if kind == "kernels":
-            return f"{self.label}: kernel times measured by NVIDIA, composed to steps (kernels)"
+        chosen = self.chosen(kind)
         if kind.startswith("kernels:"):
             return f"{self.label}: kernel times of {kind.partition(':')[2]}, composed to steps (kernels)"
-        if self.fit and kind != "roofline":
+        if chosen == "kernels":
+            return f"{self.label}: kernel times measured by NVIDIA, composed to steps (kernels)"
+        if self.fit and chosen == "linear":
             return f"{self.label}: {self.basis} step times (linear)"
         if self.model is not None and self.model.moe:
             return f"{self.label}: no calibration, so no step costs (a mixture of experts cannot be derived)"
@@ -250,7 +257,8 @@ class Pair:
         assert gpu.bandwidth_tb_s is not None
         assert gpu.attention is not None
         bandwidth = gpu.bandwidth_tb_s * 1e12
-        return build(gpu.name, shape, self.tp, bandwidth, gpu.attention, host.step_s, host.decode_s, own)
+        asked = (gpu.name, shape, self.tp, bandwidth, gpu.attention, host.step_s, host.decode_s)
+        return build_once(*asked) if own is None else build(*asked, own)
 
     def _roofline(self, host: Host) -> Roofline:
         gpu, model = self.gpu, self.model
@@ -291,7 +299,7 @@ def load_pair(gpu: str, model: str, tp: int = 1, config: Mapping[str, Any] | Non
     share or that does not fit their memory.
     """
     the_gpu = load_gpu(gpu)
-    name = model if config else _model_on(the_gpu, model)
+    name = model if config else full_name(the_gpu, model)
     known = config or name not in the_gpu.fits or name in all_model_names()
     the_model, shape = find_model(name, config) if known else (None, None)
     if tp > 1 and (why := why_not_over(tp, the_model, shape)):
@@ -309,7 +317,7 @@ def load_pair(gpu: str, model: str, tp: int = 1, config: Mapping[str, Any] | Non
         )
     if the_gpu.memory_gb is None or the_model is None:
         raise UserError(
-            f"{gpu}: no measured pair of {name} in it (it has {_measured(the_gpu)}), and no data sheet to derive one "
+            f"{gpu}: no measured pair of {name} in it (it has {measured_on(the_gpu)}), and no data sheet to derive one "
             "from: name another --model, or calibrate this one (docs/calibrating.md)"
         )
     pair = Pair(the_gpu, name, the_model, kv_capacity(the_gpu, the_model, tp), shape, tp)
@@ -321,27 +329,3 @@ def load_pair(gpu: str, model: str, tp: int = 1, config: Mapping[str, Any] | Non
             f"({MEMORY_USED:g} of {the_gpu.memory_gb:g} GB): {how_many(the_gpu, the_model, shape, tp)}"
         )
     return pair
-
-
-def model_name(gpu: str, model: str) -> str:
-    """A model's full name on a GPU: of the project's models, or of the GPU's measured pairs; any other as it is."""
-    return _model_on(load_gpu(gpu), model)
-
-
-def model_on(gpu: str, model: str) -> tuple[str, dict[str, Any]]:
-    """The same, with the keys of a config.json where the model is neither: read from a path or from the hub."""
-    the_gpu = load_gpu(gpu)
-    name = _model_on(the_gpu, model)
-    return (name, {}) if name in the_gpu.fits else read_model(name)
-
-
-def _model_on(gpu: Gpu, model: str) -> str:
-    if name := spelled_as(model, (*gpu.fits, *all_model_names())):
-        return name
-    if gpu.fits and not gpu.has_sheet:
-        raise UserError(f"{gpu.name}: no measured pair of {model!r}; it has {_measured(gpu)}: name one with --model")
-    return canonical_model(model)
-
-
-def _measured(gpu: Gpu) -> str:
-    return ", ".join(gpu.fits) or "none"

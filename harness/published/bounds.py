@@ -10,6 +10,7 @@ import numpy as np
 from harness.core.errors import USER_ERRORS
 from harness.core.runspec import RunSpec
 from harness.measure.columns import MISSING, Requests, integers
+from harness.published.submitted import fault_of
 from harness.published.tables import RunTables
 from harness.runs.run import Run
 from policies.catalog import canonical_policy, read_policy
@@ -30,6 +31,8 @@ def outside_spec(run: Run, tables: RunTables) -> str | None:
 def _outside_spec(run: Run, tables: RunTables) -> Iterator[str]:
     spec = run.spec
     yield from _unknown_names(spec)
+    if why := fault_of(run):
+        yield why
     planned = run.manifest["planned"].get("requests")
     # Sending that ends by the clock, or by the user, plans what it sent.
     whole = spec.max_duration_s is None and run.status == "complete"
@@ -47,7 +50,7 @@ def _outside_spec(run: Run, tables: RunTables) -> Iterator[str]:
 def _unknown_names(spec: RunSpec) -> Iterator[str]:
     """Names that bench itself could not have been given; at an endpoint the policy is a label."""
     try:
-        if spec.engine != "endpoint":
+        if spec.engine != "endpoint" and not spec.policy_sha256:
             canonical = canonical_offline if spec.engine == "tokenstep" else canonical_policy
             canonical(*read_policy(spec.policy))
         parse_arrival(spec.arrival)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import UserError
+from harness.core.masking import MASK, SHAPES, is_secret, mask
 from harness.published.cache import JsonCache
 from harness.published.copies import measured_twice
 from harness.published.corpus import (
@@ -26,8 +27,7 @@ from harness.published.corpus import (
 from harness.published.detail import detail_of
 from harness.published.tables import RunTables
 from harness.published.verify import difference_from_figures, first_difference, missing_evidence
-from harness.runs.provenance import MASK, is_secret, mask
-from harness.runs.run import Run, run_path, slug
+from harness.runs.run import POLICY_FILE, Run, run_path, slug
 from harness.runs.step_log import ENGINE_LOG, STEP_LOG
 
 WHAT = (
@@ -42,10 +42,9 @@ LONGEST_ID, LONGEST_ERROR, LONGEST_TEXT = 100, 500, 2000
 AHEAD = timedelta(days=1)
 
 _HOME = re.compile(r"(?:/home/|/Users/|/root(?=/|$)|[A-Za-z]:\\+Users\\+)[^\s,;:'\"]*")
+# Besides what the mask knows by its shape: what stands in a header or a URL, unless it is masked there.
 _SHAPES = re.compile(
-    r"\b(?:hf_(?![a-z]+_)|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA)[\w-]{8,}|"
-    r"-----BEGIN [A-Z ]*PRIVATE KEY|"
-    r"\beyJ[\w-]{10,}\.[\w-]{10,}\.|\b(?:Bearer|Basic)\s+(?!\*)\S{6,}|://[^/@\s*]+:[^/@\s*]+@",
+    rf"{SHAPES.pattern}|\bBasic\s+(?!\*)\S{{6,}}|://[^/@\s*:]+:[^/@\s*]+@",
     re.I,
 )
 _PROMPT = re.compile(r"\bprompt(?:_token_ids|_text)?\b['\"]?\s*[:=]\s*['\"\[]", re.I)
@@ -144,6 +143,9 @@ def _faults(run: Run, where: str, latest: datetime) -> Iterator[str]:
     yield from _private_texts(run.manifest)
     if os.path.lexists(run.path / ENGINE_LOG):
         yield from _private_lines(run.path / ENGINE_LOG)
+    if os.path.lexists(run.path / POLICY_FILE):
+        # A digest covers it: what is changed there makes another policy.
+        yield from _private_lines(run.path / POLICY_FILE, "run again with a file without it")
     if run.kind == "reported":
         if not run.summary:
             yield "summary.json: not there, so nothing is reported"
@@ -228,18 +230,20 @@ def _texts_of(value: Any, key: str = "", name: str = "") -> Iterator[tuple[str, 
             yield from _texts_of(item, key, "")
 
 
-def _private_lines(path: Path) -> Iterator[str]:
-    """The first of each kind of line that an engine's log must not have."""
+def _private_lines(path: Path, remedy: str = f"put {MASK} in its place (no digest covers it)") -> Iterator[str]:
+    """The first of each kind of line that an engine's log, or a policy's file, must not have."""
     unseen = {
         "may hold a secret": _SHAPES,
         "tells a private path": _HOME,
         "holds a prompt": _PROMPT,
     }
+    if path.name == POLICY_FILE:
+        del unseen["holds a prompt"]
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             for words in [words for words, pattern in unseen.items() if pattern.search(line)]:
                 del unseen[words]
-                yield f"engine.log: line {number} {words}: put {MASK} in its place (no digest covers it)"
+                yield f"{path.name}: line {number} {words}: {remedy}"
             if not unseen:
                 return
 

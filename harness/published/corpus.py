@@ -13,7 +13,7 @@ from harness.core.errors import UserError
 from harness.core.text import one_line
 from harness.published.cache import JsonCache
 from harness.published.detail import examine
-from harness.runs.run import Run, is_partial, load_run
+from harness.runs.run import POLICY_FILE, Run, is_partial, load_run
 from harness.runs.schema import KIND_OF
 from harness.runs.step_log import ENGINE_LOG
 
@@ -21,7 +21,7 @@ from harness.runs.step_log import ENGINE_LOG
 LARGEST_BYTES = 64 * 2**20
 LARGEST_JSON = 2**20
 LONGEST_NAME = 200
-FILES = ("run.json", "summary.json", "requests.parquet", "steps.parquet", ENGINE_LOG)
+FILES = ("run.json", "summary.json", "requests.parquet", "steps.parquet", ENGINE_LOG, POLICY_FILE)
 UNFINISHED = "did not finish: `bench recover` it first"
 
 

@@ -13,6 +13,7 @@ from harness.measure.columns import MISSING, NANOSECONDS, Ints, Requests
 from harness.measure.fairness import NOTHING, Fairness, dot, fairness
 from harness.measure.measured import is_closed_loop, span
 from harness.measure.statistics import weighted_percentile
+from harness.published.submitted import columns_of
 from harness.published.tables import RunTables
 from harness.published.verify import first_difference
 from harness.runs.run import Run
@@ -53,15 +54,16 @@ def detail_of(run: Run, tables: RunTables) -> dict[str, Any]:
             ]
     return {
         "curves": curves,
-        "course": None if steps is None else _course(steps, requests, closed),
+        "course": None if steps is None else _course(steps, requests, closed, columns_of(run)),
         "sums": _sums(requests, steps),
         "marks": _marks(run, requests),
     }
 
 
-def _course(steps: Any, requests: Requests, closed: bool) -> dict[str, list[Any]]:
+def _course(steps: Any, requests: Requests, closed: bool, own: Sequence[str]) -> dict[str, list[Any]]:
     """The run in STRETCHES of equal time: share of time in each phase, and means weighted by time.
 
+    `own` names the columns of a user's own policy, which are `own.NAME` here.
     `ttft_s` is the mean TTFT of the requests sent (open loop: due) in the stretch.
     """
     start, length = (steps.column(name).to_numpy() for name in ("t_s", "duration_s"))
@@ -80,7 +82,7 @@ def _course(steps: Any, requests: Requests, closed: bool) -> dict[str, list[Any]
         columns[name] = mean(steps.column(name).to_numpy().astype(np.float64))
     gap = (steps.column("generated_max").to_numpy() - steps.column("generated_min").to_numpy()).astype(np.float64)
     columns["gap"] = mean(gap)
-    columns |= _policy_columns(steps, stretch)
+    columns |= _policy_columns(steps, stretch, own)
     columns["busy"] = (time > 0).tolist()
     columns["ttft_s"] = _mean_ttft(requests, closed, end)
     return columns
@@ -97,7 +99,7 @@ def _quotients(totals: npt.NDArray[Any], weights: npt.NDArray[Any]) -> list[floa
     return [six_digits(total / weight) if weight else None for total, weight in pairs]
 
 
-def _policy_columns(steps: Any, stretch: Ints) -> dict[str, list[Any]]:
+def _policy_columns(steps: Any, stretch: Ints, own: Sequence[str]) -> dict[str, list[Any]]:
     """What the policy held to be true at the end of each stretch, None where the stretch has no step."""
     last = np.full(STRETCHES, -1, dtype=np.int64)
     last[stretch] = np.arange(len(stretch))
@@ -109,6 +111,12 @@ def _policy_columns(steps: Any, stretch: Ints) -> dict[str, list[Any]]:
         values = column.take(np.maximum(last, 0)).to_pylist()
         pairs = zip(values, last.tolist(), strict=True)
         columns[name] = [six_digits(value) if step >= 0 else None for value, step in pairs]
+    values = steps.column("policy_own").take(np.maximum(last, 0)).to_pylist() if own else []
+    for place, name in enumerate(own):
+        columns[f"own.{name}"] = [
+            six_digits(row[place]) if step >= 0 and row is not None and len(row) == len(own) else None
+            for row, step in zip(values, last.tolist(), strict=True)
+        ]
     return columns
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from harness.core.errors import UserError
 from harness.core.files import held, is_plain, open_anew, open_plain, read_whole, sync
 from harness.published.corpus import LARGEST_BYTES
-from harness.runs.run import Run, load_run, run_path
+from harness.runs.run import POLICY_FILE, Run, load_run, run_path
 from harness.runs.step_log import ENGINE_LOG
 from harness.runs.writer import write_json
 
@@ -85,13 +85,14 @@ def publish(path: Path, results: Path) -> PublishedCopy:
         sync(target.parent)
     except OSError as error:
         raise UserError(f"{target}: is there, but its disk tells of a fault ({error.strerror or error})") from None
-    left_out = sorted(file.name for file in path.iterdir() if file.name not in (*KEPT, "run.json", ENGINE_LOG))
+    left_out = sorted(file.name for file in path.iterdir() if file.name not in (*files, "run.json", ENGINE_LOG))
     return PublishedCopy(target, tuple(left_out), masked)
 
 
 def _files(run: Run) -> list[str]:
     """The files of a run that are copied as they are; UserError where one is not there or no plain file."""
-    names = [name for name in KEPT if run.kind != "reported" or os.path.lexists(run.path / name)]
+    kept = (*KEPT, POLICY_FILE) if run.spec.policy_sha256 else KEPT
+    names = [name for name in kept if run.kind != "reported" or os.path.lexists(run.path / name)]
     for name in (*names, "run.json", *([ENGINE_LOG] if os.path.lexists(run.path / ENGINE_LOG) else [])):
         if not is_plain(run.path / name):
             why = "no plain file: only a run's own files are published"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
+from harness.measure.evidence import Evidence
 from harness.measure.summary import count, summary_of
-from harness.measure.verdict import Evidence, judge
+from harness.measure.verdict import judge
 from harness.published.bounds import outside_spec
 from harness.published.tables import RunTables
-from harness.runs.run import Run
+from harness.runs.run import Run, load_run
 from harness.runs.step_log import ENGINE_LOG
 from policies.catalog import VLLM_OWN, read_policy
 
@@ -40,6 +42,18 @@ def first_difference(run: Run, tables: RunTables, whole: bool = False) -> str | 
         or _difference("summary", run.summary, summary_of(measured), whole)
     )
     return difference and f"{difference}: {REMEDY}"
+
+
+def verify_run(path: Path) -> str | None:
+    """One line on the first thing in a run's directory that does not follow from the rest of it, None where all does.
+
+    Schema, digest of the spec, verdict, counts and summary against the tables; of a reported run the summary against
+    the figures that were read. UserError where a file cannot be read at all.
+    """
+    run = load_run(path)
+    if run.kind == "reported":
+        return difference_from_figures(run) if run.summary else "has no summary.json: read the source again"
+    return first_difference(run, RunTables.of(run), whole=True)
 
 
 def missing_evidence(run: Run, tables: RunTables) -> list[str]:

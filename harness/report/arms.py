@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from harness.core.errors import UserError
@@ -78,8 +79,16 @@ def _settings(run: Run) -> dict[str, str]:
     return {name: "none" if value is None else one_line(str(value)) for name, value in settings.items()}
 
 
-def pair_repeats(a: Sequence[Run], b: Sequence[Run], allow: Collection[str]) -> list[tuple[Run, Run]]:
-    """The repeats of both arms, matched by number and seed.
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """Repeats that meet, and groups of runs of one policy on one stream (A/A), which tell how runs spread."""
+
+    pairs: tuple[tuple[Run, Run], ...]
+    equals: tuple[tuple[Run, ...], ...] = ()
+
+
+def pair_repeats(a: Sequence[Run], b: Sequence[Run], allow: Collection[str]) -> Pairing:
+    """The repeats of both arms, matched by number and seed; what one arm ran more often than the other is A/A.
 
     UserError where an arm's runs are no repeats of each other, or the arms' repeats do not match.
     """
@@ -87,17 +96,33 @@ def pair_repeats(a: Sequence[Run], b: Sequence[Run], allow: Collection[str]) -> 
         raise UserError("compare needs two arms: name a run directory for each")
     for arm in (a, b):
         _check_arm(arm)
-    left, right = (sorted(arm, key=lambda run: (run.spec.repeat, run.spec.seed, run.path.name)) for arm in (a, b))
-    if len(left) == len(right) == 1:
-        return [(left[0], right[0])]
+    if len(a) == len(b) == 1:
+        return Pairing(((a[0], b[0]),))
     seeds = "seed" in allow
-    numbers = [[run.spec.repeat if seeds else (run.spec.repeat, run.spec.seed) for run in arm] for arm in (left, right)]
-    if numbers[0] != numbers[1]:
+    left, right = (_by_key(arm, seeds) for arm in (a, b))
+    numbers = [sorted(key for key, runs in side.items() for _ in runs) for side in (left, right)]
+    virtual = a[0].spec.engine in VIRTUAL_ENGINES
+    if left.keys() != right.keys() or (virtual and numbers[0] != numbers[1]):
+        keys = [[key[0] if seeds else key for key in side] for side in numbers]
         raise UserError(
-            f"the repeats do not match: (repeat, seed) are {some(numbers[0])} in A and {some(numbers[1])} in B: "
+            f"the repeats do not match: (repeat, seed) are {some(keys[0])} in A and {some(keys[1])} in B: "
             "name the runs of one `bench run` instead of a folder that holds others too, or run both policies in one"
         )
-    return list(zip(left, right, strict=True))
+    pairs: list[tuple[Run, Run]] = []
+    equals = []
+    for key in sorted(left):
+        both = (left[key], right[key])
+        pairs += zip(*both, strict=False)
+        equals += [tuple(runs) for runs in both if len(runs) > min(map(len, both))]
+    return Pairing(tuple(pairs), tuple(equals))
+
+
+def _by_key(arm: Sequence[Run], seeds: bool) -> dict[tuple[int, int], list[Run]]:
+    """An arm's runs by repeat and seed (with `seeds` those may differ), each key's in the order of their time."""
+    found: dict[tuple[int, int], list[Run]] = {}
+    for run in sorted(arm, key=lambda run: run.path.name):
+        found.setdefault((run.spec.repeat, 0 if seeds else run.spec.seed), []).append(run)
+    return found
 
 
 def _check_arm(arm: Sequence[Run]) -> None:

@@ -47,6 +47,8 @@ def differences(a: Run, b: Run) -> dict[str, tuple[Any, Any]]:
     unequal = {name: (left[name], right[name]) for name in left if name in right and left[name] != right[name]}
     # The number of the repeat tells repeats apart and decides nothing: the seed does.
     unequal.pop("repeat", None)
+    # A policy's name has the first digits of its file's digest.
+    unequal.pop("policy_sha256", None)
     for name in _SAME:
         values = tuple(run.manifest.get("provenance", {}).get(name) for run in (a, b))
         # What one of them does not say cannot be held against it.
@@ -107,7 +109,7 @@ class Unranked:
 def why_unranked(runs: Sequence[Run]) -> Unranked | None:
     """Why these runs are not ranked, None if they are."""
     for run in runs:
-        if run.level == "INVALID":
+        if run.level == "INVALID" and not run.is_overloaded:
             reasons = run.manifest.get("verdict", {}).get("reasons") or ["INVALID: no verdict"]
             return Unranked("not compared: INVALID", f"{short(run.spec.policy)} is {spelled(reasons[0], 200)}")
     engines = {run.spec.engine for run in runs}

@@ -59,6 +59,13 @@ def comparison_rows(policy_a: str, policy_b: str, document: Mapping[str, Any]) -
             "high_percent": _percent(values["high"]),
             "p": values["p"],
             "word": values["word"],
+            "role": values["role"],
+            "of": values["of"],
+            "over": values["over"],
+            "difference": (values["difference"] or {}).get("value"),
+            "difference_low": (values["difference"] or {}).get("low"),
+            "difference_high": (values["difference"] or {}).get("high"),
+            "why": values["why"],
         }
         for metric, values in document["metrics"].items()
     ]

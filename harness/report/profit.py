@@ -35,7 +35,7 @@ from harness.runs.run import Run
 FOOTPRINTS = dict(zip(("decode", "kv"), COLUMNS, strict=True))
 
 # Arms of one set of curves may differ in these alone.
-_MAY_DIFFER = {"policy", "alpha", "seed"}
+_MAY_DIFFER = {"policy", "policy_sha256", "alpha", "seed"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from harness.measure.episodes import episodes_beyond
 from harness.measure.estimate import Estimate
 from harness.measure.measured import Measured, is_closed_loop, measure
 from harness.runs.run import Run
@@ -44,6 +45,11 @@ class RunReader:
                 estimates[name] = _estimate(name, measured)
         return {name: estimates[name] for name in names}
 
+    def episodes(self, run: Run, alpha: float | None, name: str) -> int:
+        """How many separate episodes lie beyond a percentile of the run."""
+        metric, _, percent = name.partition(".p")
+        return episodes_beyond(self.measured(run, alpha), metric, float(percent))
+
     def _measurement(self, run: Run, alpha: float | None) -> tuple[Measured, Estimates]:
         """The run measured, and the estimates made of it so far."""
 
@@ -65,6 +71,6 @@ class RunReader:
 def _estimate(name: str, measured: Measured) -> Estimate | None:
     metric, _, percent = name.partition(".p")
     if metric not in measured.samples:
-        return measured.rates.get(metric)
+        return measured.rates.get(metric) if not percent else None
     sample = measured.samples[metric]
     return sample.percentile(float(percent)) if percent else sample.mean()

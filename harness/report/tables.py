@@ -11,6 +11,8 @@ from harness.measure.metrics import FAIRNESS, METRICS, Metric
 from harness.measure.verdict import worst
 from harness.report.arms import arms_of
 from harness.report.document import kind_words, run_document
+from harness.report.sentences import could_have_shown, shown_word
+from harness.report.words import HEADLINE, steady_name
 from harness.runs.run import Run
 
 if TYPE_CHECKING:
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from harness.report.comparison import ComparedMetric, Comparison
+    from harness.report.comparison import Comparison
+    from harness.report.words import ComparedMetric
 
 # What a table shows of a distribution; the others are in the JSON document.
 _SHOWN = ("mean", "p50", "p99")
@@ -166,7 +169,10 @@ def _share_over_alpha(arm: Sequence[Run], documents: Sequence[dict[str, Any]]) -
 
 
 def compare_table(comparison: Comparison, percentiles: bool = False) -> RenderableType:
-    """B against A: differences first, then metric by metric the change in percent, its interval and the word."""
+    """B against A: differences first, then metric by metric the change in percent, its interval and the word.
+
+    The headline rows come first and bold; of the others each is one of many.
+    """
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -179,6 +185,8 @@ def compare_table(comparison: Comparison, percentiles: bool = False) -> Renderab
     for name, (left, right) in comparison.differences.items():
         head.append(f"\n  {name}: {short(left)} | {short(right)}")
     head.append(f"\n  {comparison.method}")
+    if comparison.headline and not comparison.refusal:
+        head.append(f"\n  headline: {', '.join(comparison.headline)} (Holm); every other row is exploratory")
     for note in comparison.notes:
         head.append(f"\n  {note}")
     if comparison.refusal:
@@ -190,7 +198,10 @@ def compare_table(comparison: Comparison, percentiles: bool = False) -> Renderab
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("B is", no_wrap=True)
     for compared in _worth_a_line(comparison, percentiles):
-        word = Text(compared.word, style=_WORD_STYLE.get(compared.word, ""))
+        style = "bold " if compared.role == HEADLINE else ""
+        word = Text(shown_word(compared), style=style + _WORD_STYLE.get(compared.word, ""))
+        if could := could_have_shown(compared):
+            word.append(f" {could}", style="dim")
         table.add_row(*_compare_cells(compared), word)
     return Group(head, Folding(table))
 
@@ -218,10 +229,16 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
     title = " and ".join(sorted({kind_words(run) for run in runs}))
     if any(len(arm) > 1 for arm in arms):
         title += ", means of the repeats"
+    steady = all("ttft_s_steady" in run.summary.get("metrics", {}) for run in runs)
+    if steady:
+        title += "; start and end left out"
+    suffix = "_steady" if steady else ""
     table = Table(title=title, box=None, pad_edge=False)
     table.title_justify, table.header_style = "left", "bold"
     table.add_column("policy", overflow="fold")
-    for column in ("tok/s", "req/s", "TTFT p50 s", "p99 s", "ITL p99 ms", "failed"):
+    # Only where a limit was given: without one there is no good and bad.
+    goodput = ["goodput"] if any("goodput" in run.summary.get("metrics", {}) for run in runs) else []
+    for column in ("tok/s", "req/s", *goodput, "TTFT p50 s", "p99 s", "ITL p99 ms", "failed"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for arm in arms:
@@ -230,11 +247,12 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
         level = worst(run.level for run in arm)
         table.add_row(
             Text(arm[0].spec.label + repeats),
-            _mean(documents, "output_throughput", "value"),
-            _mean(documents, "request_throughput", "value"),
-            _mean(documents, "ttft_s", "p50"),
-            _mean(documents, "ttft_s", "p99"),
-            _mean(documents, "itl_s", "p99", 1000),
+            _mean(documents, f"output_throughput{suffix}", "value"),
+            _mean(documents, f"request_throughput{suffix}", "value"),
+            *(_mean(documents, f"{name}{suffix}", "value") for name in goodput),
+            _mean(documents, f"ttft_s{suffix}", "p50"),
+            _mean(documents, f"ttft_s{suffix}", "p99"),
+            _mean(documents, f"itl_s{suffix}", "p99", 1000),
             str(sum(document["counts"]["failed"] or 0 for document in documents)),
             Text(level, style=_WORD_STYLE.get(level, "")),
         )
@@ -252,9 +270,9 @@ def _mean(documents: Sequence[dict[str, Any]], name: str, key: str, scale: float
 def _worth_a_line(comparison: Comparison, percentiles: bool) -> list[ComparedMetric]:
     """The metrics that are shown: steady rates under their rates, no percentile without an interval, nothing twice."""
     metrics = comparison.metrics
-    shown: list[ComparedMetric] = []
+    shown: list[ComparedMetric] = [metrics[name] for name in comparison.headline]
     for name, compared in metrics.items():
-        if name.endswith("_steady") or compared.a == compared.b == 0:
+        if "_steady" in name or compared.a == compared.b == 0:
             continue
         # In a closed loop both times to the first token are the same.
         ttft = metrics.get(name.replace("ttft_from_sent", "ttft"), compared)
@@ -266,9 +284,8 @@ def _worth_a_line(comparison: Comparison, percentiles: bool) -> list[ComparedMet
             # KV footprints and time-weighted fairness stand beside decode's in the JSON document.
             if name in FAIRNESS and name not in _FAIRNESS_LABELS:
                 continue
-        shown.append(compared)
-        if f"{name}_steady" in metrics:
-            shown.append(metrics[f"{name}_steady"])
+        pair = (compared, metrics.get(steady_name(name)))
+        shown += [row for row in pair if row is not None and row.metric not in comparison.headline]
     return shown
 
 
@@ -276,17 +293,31 @@ def _compare_cells(compared: ComparedMetric) -> list[str]:
     """A metric's line but for the word: name with unit, A, B, change and interval."""
     metric = METRICS[compared.metric.partition(".")[0]]
     scale, unit = _scale(metric, compared.a)
-    change = "-" if compared.ratio is None else f"{percent(compared.ratio)}%"
-    interval = "-"
-    if compared.low is not None and compared.high is not None:
-        interval = f"{percent(compared.low)} … {percent(compared.high)}%"
-    name = compared.metric.removesuffix("_s").replace("_s.", ".").replace("_throughput", "")
-    # A steady rate stands under its own rate.
-    name = "  steady" if name.endswith("_steady") else f"{name} {unit}"
+    change, interval = _change_cells(compared)
+    base = compared.metric.replace("_steady", "")
+    name = base.removesuffix("_s").replace("_s.", ".").replace("_throughput", "")
     if metric.name in FAIRNESS:
-        name = _FAIRNESS_LABELS.get(metric.name, metric.name.replace("_", " "))
+        name = _FAIRNESS_LABELS.get(metric.name.removesuffix("_steady"), metric.name.replace("_", " "))
         name += " M" if scale < 1 else ""
+    else:
+        name = f"{name} {unit}"
+    if base != compared.metric:
+        # A steady row stands under its own, unless it leads.
+        name = f"{name}, steady" if compared.role == HEADLINE else "  steady"
     return [name, _number(compared.a, scale), _number(compared.b, scale), change, interval]
+
+
+def _change_cells(compared: ComparedMetric) -> tuple[str, str]:
+    """The change and its interval, in percent, or in the metric's unit where it is compared by difference."""
+    difference = compared.difference
+    if difference is not None and not compared.is_identical:
+        ends = (difference.low, difference.high)
+        told = "-" if None in ends else " … ".join(f"{end:+.4g}" for end in ends if end is not None)
+        return f"{difference.value:+.4g}", told
+    change = "-" if compared.ratio is None else f"{percent(compared.ratio)}%"
+    if compared.low is None or compared.high is None:
+        return change, "-"
+    return change, f"{percent(compared.low)} … {percent(compared.high)}%"
 
 
 def _scale(metric: Metric, value: float | None) -> tuple[float, str]:

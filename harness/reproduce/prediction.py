@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from harness.core.errors import UserError
 from harness.core.host import Host
-from harness.profiles.pair import Pair, load_pair, model_on
+from harness.profiles.names import model_on
+from harness.profiles.pair import Pair, load_pair
 from harness.reproduce.measured_rows import MeasuredRun
 from harness.simulate.batch import BatchLoop
 from harness.simulate.limits import EngineLimits

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,29 +14,12 @@ from typing import Any
 
 from harness import __version__
 from harness.core.machine import cores
-
-MASK = "***"
+from harness.core.masking import MASK, is_secret, mask
 
 # Packages whose version can change a number.
 PACKAGES = ("numpy", "pyarrow", "scipy", "tokenizers")
 
-_SECRET_WORDS = frozenset(
-    {"apikey", "auth", "authorization", "bearer", "cookie", "cookies", "credential", "credentials", "header"}
-    | {"headers", "key", "keys", "passphrase", "passwd", "password", "secret", "secrets", "token"}
-)
-# Words that hold one of those and are no secret: an option of ours, and what a tokenizer counts.
-_HARMLESS = frozenset({"token-budget", "token-budgets"})
 _SECRET_FLAGS = frozenset({"-H"})
-
-_URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<user>[^/@\s]*@)?(?P<rest>[^?#\s]*)(?P<tail>[?#]\S*)?", re.I)
-# One sign after the other: in `sharegpt:token=x` the name of the value is `token`.
-_ASSIGNED = [re.compile(rf"(?P<name>[A-Za-z_][\w-]*)(?P<sign>\s*{sign}\s*)(?P<value>[^\s,;&]+)") for sign in "=:"]
-# No underscore follows in a token, as in a function of that library (hf_hub_download).
-_KNOWN_SHAPES = re.compile(
-    r"\b(?:hf_(?![a-z]+_)|sk-|ghp_|github_pat_|xox[abp]-)[\w-]{8,}"
-    r"|\bBearer\s+\S{6,}|(?<=Authorization: )\S.*",
-    re.I,
-)
 
 
 def collect(argv: Sequence[str] | None = None) -> dict[str, Any]:
@@ -81,8 +63,7 @@ def commit() -> str | None:
 def mask_command(argv: Sequence[str]) -> list[str]:
     """The command line with `***` for what may be a secret, `~` for the home directory and no path to itself.
 
-    Masked are the values of options, assignments and headers whose name holds a word such as key, token or
-    authorization, a URL's user and query, and tokens of known shape: rather too much than too little.
+    The word after an option of a secret's name is masked, and in every other word what `mask` finds.
     """
     masked: list[str] = []
     hide_next = False
@@ -99,50 +80,6 @@ def mask_command(argv: Sequence[str]) -> list[str]:
         else:
             masked.append(mask(word))
     return masked
-
-
-def mask(text: str) -> str:
-    """A text with `***` for what may be a secret in it, and `~` for the home directory."""
-
-    def mask_assigned(match: re.Match[str]) -> str:
-        return match["name"] + match["sign"] + (MASK if is_secret(match["name"]) else match["value"])
-
-    def mask_url(match: re.Match[str]) -> str:
-        user = f"{MASK}@" if match["user"] else ""
-        tail = f"{match['tail'][0]}{MASK}" if match["tail"] else ""
-        return match["scheme"] + user + match["rest"] + tail
-
-    text = _URL.sub(mask_url, _KNOWN_SHAPES.sub(MASK, text))
-    head, sign, value = text.partition("=")
-    if sign and text.startswith("-"):
-        # An option's value may hold an assignment of its own (`--workload=sharegpt:token=x`).
-        return f"{head}={MASK}" if is_secret(head) else f"{head}={mask(value)}"
-    for pattern in _ASSIGNED:
-        text = pattern.sub(mask_assigned, text)
-    home = os.path.expanduser("~")
-    return text.replace(home, "~") if len(home) > 1 else text
-
-
-def is_secret(name: str) -> bool:
-    """Whether the value of an option or variable of this name may be a secret."""
-    plain = re.sub(r"([a-z])([A-Z])", r"\1-\2", name.strip("-")).replace("_", "-").lower()
-    # A count of tokens is none, nor is what something costs or takes per token.
-    plain = plain.replace("per-token", "")
-    return plain not in _HARMLESS and any(word in _SECRET_WORDS for word in plain.split("-"))
-
-
-def scrub(value: Any) -> Any:
-    """JSON values with every text in them masked, and `***` for what stands under a secret's name."""
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, dict):
-        return {
-            name: MASK if isinstance(inner, str) and is_secret(str(name)) else scrub(inner)
-            for name, inner in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [scrub(item) for item in value]
-    return value
 
 
 def _version(package: str) -> str | None:

@@ -16,11 +16,13 @@ import pyarrow as pa
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.measure.verdict import NO_VERDICT
+from harness.measure.verdict import NO_VERDICT, OVERLOAD
 from harness.runs.schema import check_concluded, check_manifest, check_summary, read_json
 from harness.runs.tables import read_table
 
 PARTIAL = ".partial"
+# The user's file that the policy of a run is in.
+POLICY_FILE = "policy.py"
 
 _SLUG_LENGTH = 80
 
@@ -67,6 +69,15 @@ class Run:
         if self.kind == "reported":
             return NO_VERDICT
         return str(self.manifest.get("verdict", {}).get("level", "INVALID"))
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether nothing but a rate above capacity makes the run INVALID: its throughput still is what was served."""
+        verdict = self.manifest.get("verdict", {})
+        if self.status != "complete" or self.level != "INVALID":
+            return False
+        invalid = {check.get("name") for check in verdict.get("checks", ()) if check.get("level") == "INVALID"}
+        return invalid == {OVERLOAD}
 
     @property
     def profile(self) -> str:

@@ -97,6 +97,7 @@ _SPEC: dict[str, ValueForm] = {
     "spec.config": _OBJECT,
     "spec.host": _LINE,
     "spec.policy_costs": _LINE,
+    "spec.policy_sha256": _LINE,
     "spec.sessions": _BOOL,
     "spec.think_s": _NUMBER,
     "spec.prefix_caching": _or_null(_NUMBER),

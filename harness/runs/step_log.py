@@ -102,7 +102,7 @@ def read_step_log(path: Path, origin_ns: int) -> StepLog:
             events += data[start : start + EVENT_BYTES]
             names.append(data[start + EVENT_BYTES : stop].decode())
         elif kind == STATE:
-            states.append(PolicyState(**json.loads(data[start:stop])))
+            states.append(_state_of(json.loads(data[start:stop])))
         elif kind == HEADER:
             header = json.loads(data[start:stop])
         else:
@@ -111,6 +111,11 @@ def read_step_log(path: Path, origin_ns: int) -> StepLog:
     rows = np.frombuffer(bytes(steps), dtype="<i8").reshape(-1, len(STEP_COLUMNS)).astype(np.int64)
     rows[:, 0] -= origin_ns
     return StepLog(header, states, rows, _event_table(events, names, origin_ns), len(data) - end)
+
+
+def _state_of(values: dict[str, Any]) -> PolicyState:
+    own = values.pop("own", None)
+    return PolicyState(**values, own=None if own is None else tuple(own))
 
 
 def _records(data: bytes) -> Iterator[tuple[int, int, int, int]]:

@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from harness.core.errors import RunFailed, UserError
 from harness.core.files import held, open_anew, sync
+from harness.core.masking import scrub
 from harness.core.records import PRODUCED, REQUESTS
 from harness.core.runspec import SCHEMA_VERSION, RunSpec
+from harness.core.text import visible
 from harness.runs.append_log import AppendLog, is_locked, to_parquet, whole_batches
-from harness.runs.provenance import scrub
-from harness.runs.run import final_of, no_run_error, partial_of, run_path
+from harness.runs.run import POLICY_FILE, final_of, no_run_error, partial_of, run_path
 from harness.runs.schema import check_manifest, read_json
 from harness.runs.step_log import ENGINE_LOG, read_engine_log
 from harness.runs.tables import TABLES, read_table
@@ -49,11 +50,13 @@ class RunWriter:
         planned_requests: int | None = None,
         notes: Sequence[str] = (),
         degraded: Sequence[str] = (),
+        policy_text: str | None = None,
     ) -> RunWriter:
         """Make the directory `<run>.partial` with a run.json of status `running`.
 
-        `kind` is measured, emulated or simulated; `degraded` lists why the run is DEGRADED at best. UserError
-        where the run is there already or the place cannot be written to.
+        `kind` is measured, emulated or simulated; `degraded` lists why the run is DEGRADED at best; `policy_text` is
+        the user's file that the policy is in, which is kept with the run. UserError where the run is there already or
+        the place cannot be written to.
         """
         started = started or datetime.now(UTC)
         path = run_path(out, spec, started)
@@ -74,6 +77,9 @@ class RunWriter:
         }
         _make_directory(path, partial)
         try:
+            if policy_text is not None:
+                with open_anew(partial / POLICY_FILE) as file:
+                    file.write(policy_text.encode())
             write_json({partial / "run.json": manifest})
             return cls(path, manifest)
         except BaseException as error:
@@ -205,9 +211,10 @@ def _finalise(partial: Path, final: Path, manifest: dict[str, Any], status: str,
 
 def _conclude(directory: Path, manifest: dict[str, Any]) -> None:
     """Write summary.json and run.json of the two tables in a directory."""
+    from harness.measure.evidence import Evidence
     from harness.measure.measured import is_closed_loop, measure
     from harness.measure.summary import count, summary_of
-    from harness.measure.verdict import Evidence, judge
+    from harness.measure.verdict import judge
 
     spec = RunSpec.from_dict(manifest["spec"])
     # Only what is measured: a million requests then take a few hundred megabytes.
@@ -231,7 +238,7 @@ def write_json(files: dict[Path, dict[str, Any]]) -> None:
     parts = {path: path.with_name(path.name + ".tmp") for path in files}
     try:
         for path, value in files.items():
-            text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+            text = visible(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
             with open_anew(parts[path]) as file:
                 file.write(f"{text}\n".encode())
                 file.flush()

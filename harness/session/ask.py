@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,10 @@ from harness.measure.metrics import SLO_METRICS
 from harness.profiles.memory import BLOCK
 from harness.profiles.pair import KINDS
 from harness.session.options import RunOptions
+from harness.session.policy_files import named_policies
 from harness.session.profile_files import ProfileFile, profile_files
+from policies.own.file import PolicyFile
+from workloads.catalog import is_name
 from workloads.core.arrivals import Offline, parse_arrival
 from workloads.lengths.hints import canonical_lengths
 
@@ -27,9 +31,11 @@ _OPTION = re.compile(r"[^:=,]+=")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What `bench run` was asked for: every combination of gpu, workload and policy, `repeat` times.
+    """What `bench run` was asked for: every combination of gpu, workload, slots, arrival and policy, `repeat` times.
 
-    `profiles` are the profile files among the GPUs, by the labels that runs on them go by.
+    Where `slots` are none the template's hold; an arrival that is empty is the workload's own. `profiles` are the
+    profile files among the GPUs, by the labels that runs on them go by; `policy_files` are the files among the
+    policies, which then have their canonical names.
     """
 
     gpus: tuple[str, ...]
@@ -37,9 +43,12 @@ class Asked:
     workloads: tuple[str, ...]
     template: RunSpec
     requests: int | None = None
+    slots: tuple[int, ...] = ()
     repeat: int = 1
     profiles: Mapping[str, ProfileFile] = field(default_factory=dict)
     alone: bool = False
+    policy_files: Mapping[str, PolicyFile] = field(default_factory=dict)
+    arrivals: tuple[str, ...] = ("",)
 
 
 def split_policies(texts: Sequence[str]) -> list[str]:
@@ -58,6 +67,24 @@ def split_policies(texts: Sequence[str]) -> list[str]:
     return found
 
 
+def split_workloads(texts: Sequence[str]) -> list[str]:
+    """Workloads from `W[,W…]`, each with its options: `lmsys,synthetic:mu_l=64,mu_o=32,file:a,b.jsonl` names three.
+
+    After a colon a part belongs to the workload before it unless it begins with the name of one.
+    """
+    found: list[str] = []
+    for text in texts:
+        first = len(found)
+        for part in text.split(","):
+            before = found[-1] if len(found) > first else ""
+            begins = not before or (":" not in before and "=" not in part) or is_name(part.partition(":")[0])
+            if begins and before.count('"') % 2 == 0:
+                found.append(part)
+            else:
+                found[-1] += ("," if ":" in before else ":") + part
+    return found
+
+
 def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = None) -> Asked:
     """The runs that the options ask for on this engine; UserError where one is missing or cannot be had.
 
@@ -68,14 +95,14 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
     for name, example in EXAMPLES.items():
         if not getattr(options, name):
             raise UserError(f"bench run needs --{example.split()[0]}, such as --{example}")
+    policies, policy_files = named_policies(split_policies(options.policies), engine)
     template = RunSpec(
         gpu="",
         model=options.model or DEFAULT_MODEL,
         policy="",
         workload="",
         engine=engine,
-        arrival=read_arrival(options, engine),
-        slots=options.slots,
+        slots=options.slots[0],
         token_budget=options.token_budget,
         seed=options.seed,
         block_size=options.block_size or BLOCK,
@@ -98,13 +125,16 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
     )
     return Asked(
         gpus=tuple(options.gpu_names),
-        policies=options.policies,
-        workloads=options.workloads,
+        policies=tuple(policies),
+        workloads=tuple(split_workloads(options.workloads)),
         template=template,
+        arrivals=read_arrivals(options, engine),
         requests=options.requests,
+        slots=options.slots,
         repeat=options.repeat,
         profiles=profile_files(options.gpu_names),
         alone=options.alone,
+        policy_files=policy_files,
     )
 
 
@@ -130,14 +160,17 @@ def check_costs(options: RunOptions, engine: str) -> None:
             )
 
 
-def read_arrival(options: RunOptions, engine: str) -> str:
-    """The arrival that --arrival, --rate and --concurrency ask for together.
+def read_arrivals(options: RunOptions, engine: str) -> tuple[str, ...]:
+    """The arrivals that --arrival, --rate and --concurrency ask for together, each once.
 
     Where none of them is given it is empty: the workload decides. The token-step model then takes all requests at once.
     """
-    if options.arrival is None and options.rate is None and options.concurrency is None:
-        return Offline().canonical if engine == "tokenstep" else ""
-    return parse_arrival(options.arrival or "", rate=options.rate, concurrency=options.concurrency).canonical
+    if options.arrival is None and not options.rates and not options.concurrencies:
+        return (Offline().canonical if engine == "tokenstep" else "",)
+    loads = itertools.product(options.rates or (None,), options.concurrencies or (None,))
+    text = options.arrival or ""
+    arrivals = [parse_arrival(text, rate=rate, concurrency=concurrency).canonical for rate, concurrency in loads]
+    return tuple(dict.fromkeys(arrivals))
 
 
 def read_slo(text: str | None) -> dict[str, float]:

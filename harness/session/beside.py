@@ -49,23 +49,26 @@ def beside(engine: Simulated, stopped: Stopped) -> dict[str, dict[str, float]]:
         # A host's time is within what linear costs.
         other = replace(spec, cost_model=model, host="" if model == "linear" else spec.host)
         try:
-            metrics = _metrics(Simulated(other, engine.stream, engine.profile), stopped)
+            metrics = _metrics(Simulated(other, engine.stream, engine.profile, engine.policy_file), stopped)
         except USER_ERRORS:
             # A policy that this model cannot serve; the run itself could.
             continue
         if stopped():
             return {}
-        found[model] = metrics
+        if metrics is not None:
+            found[model] = metrics
     return found
 
 
-def _metrics(engine: Simulated, stopped: Stopped) -> dict[str, float]:
+def _metrics(engine: Simulated, stopped: Stopped) -> dict[str, float] | None:
+    """The metrics of a run; None where its policy failed."""
     tables = _Tables()
 
     def progress(_: Status) -> None:
         pass
 
-    engine.replay(tables, progress, stopped)
+    if engine.replay(tables, progress, stopped).status == "failed":
+        return None
     requests = pa.Table.from_batches(tables.requests, REQUESTS)
     steps = pa.Table.from_batches(tables.steps, STEPS)
     metrics = summarise(requests, steps, engine.spec, is_closed_loop(engine.spec))["metrics"]

@@ -29,14 +29,15 @@ def choose(options: RunOptions) -> Chosen:
     if engine not in ENGINES:
         raise UserError(f"no engine {engine!r}{nearest(engine, ENGINES)} Use one of {', '.join(ENGINES)}")
     if engine == "auto":
-        if options.url is not None:
+        if options.urls or options.arms:
             return Chosen("endpoint")
         real, why = real_engine(options)
         return Chosen("vllm" if real else "simulated", why)
-    if engine == "endpoint" and options.url is None:
+    if engine == "endpoint" and not (options.urls or options.arms):
         raise UserError("--engine endpoint needs --url, such as --url http://127.0.0.1:8000")
-    if engine != "endpoint" and options.url is not None:
-        raise UserError(f"--url goes with --engine endpoint; --engine {engine} drives no server of yours")
+    if engine != "endpoint" and (options.urls or options.arms):
+        name = "--url" if options.urls else "--arm"
+        raise UserError(f"{name} goes with --engine endpoint; --engine {engine} drives no server of yours")
     return Chosen(engine)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Callable, Sequence
@@ -12,12 +13,15 @@ from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.profiles.files import load_gpu
 from harness.profiles.models import canonical_model
-from harness.profiles.pair import model_name, model_on
+from harness.profiles.names import model_name, model_on
+from harness.profiles.pair import load_pair
 from harness.session.ask import Asked, split_policies
 from harness.session.lengths import check_used, known_offline, known_to
+from harness.session.policy_files import sha256_of
 from harness.session.profile_files import ENDING, labels_of
 from policies.catalog import V0_ENGINE, VLLM_OWN, canonical_policy, read_policy
 from policies.offline.catalog import canonical_offline
+from policies.own.file import is_own
 from workloads.catalog import canonical_workload
 from workloads.core import options
 from workloads.core.arrivals import Arrival, Closed, ClosedPhases, FromTrace, parse_arrival
@@ -31,7 +35,8 @@ DEFAULT_REQUESTS = 4000
 def canonical_policies(texts: Sequence[str], engine: str = "auto") -> list[str]:
     """The policies asked for in canonical form, each once, in the order given."""
     canonical = canonical_offline if engine == "tokenstep" else canonical_policy
-    return _once([canonical(*read_policy(text)) for text in split_policies(texts)])
+    # Those in files have their canonical names already.
+    return _once([text if is_own(text) else canonical(*read_policy(text)) for text in split_policies(texts)])
 
 
 def arrival_of(trace: Trace, asked: str) -> Arrival:
@@ -61,15 +66,16 @@ def requests_of(trace: Trace) -> int:
 def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[RunSpec]:
     """The runs in the order in which they go; `load` gives so many rows of a workload, None all that it has.
 
-    Without an arrival (the template's is empty) a run takes the workload's own.
-    Repeat i has seed + i, equal across the policies, so that arms are paired. Within a repeat the order of
+    Without an arrival (an empty text) a run takes the workload's own.
+    Repeat i has seed + i, equal across policies and arrivals, so that arms are paired. Within a repeat the order of
     the policies is shuffled (seeded), so that none always goes first.
     """
     gpus, policies, models = _names(asked)
     workloads = _once([canonical_workload(*options.split(text)) for text in asked.workloads])
-    if asked.template.engine != "tokenstep" and asked.template.token_budget < asked.template.slots:
+    every_slots = list(dict.fromkeys(asked.slots or (asked.template.slots,)))
+    if asked.template.engine != "tokenstep" and asked.template.token_budget < max(every_slots):
         raise UserError(
-            f"--token-budget {asked.template.token_budget} is below --slots {asked.template.slots}: "
+            f"--token-budget {asked.template.token_budget} is below --slots {max(every_slots)}: "
             "every running request needs a token a step (vLLM refuses it too); raise the budget or lower the slots"
         )
     lengths = asked.template.lengths
@@ -79,17 +85,18 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
     know = {"endpoint": lambda _, given: given, "tokenstep": known_offline}.get(engine, known_to)
     runs = []
     for gpu, (model, config) in zip(gpus, models, strict=True):
+        template = _with_costs(asked, gpu, model, config)
         for workload in workloads:
             trace = load(workload, asked.requests)
             requests = requests_of(trace) if asked.requests is None else asked.requests
-            arrival = arrival_of(trace, asked.template.arrival).canonical
-            for repeat in range(asked.repeat):
+            arrivals = [arrival_of(trace, text).canonical for text in asked.arrivals]
+            for slots, repeat, arrival in itertools.product(every_slots, range(asked.repeat), arrivals):
                 seed = asked.template.seed + repeat
                 order = list(policies)
                 random.Random(seed).shuffle(order)  # noqa: S311 - an order, no secret
                 runs += [
                     replace(
-                        asked.template,
+                        template,
                         gpu=gpu,
                         profile=asked.profiles[gpu].sha256 if gpu in asked.profiles else "",
                         model=model,
@@ -97,7 +104,9 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
                         workload=workload,
                         arrival=arrival,
                         policy=policy,
+                        policy_sha256=sha256_of(policy, asked.policy_files),
                         requests=requests,
+                        slots=slots,
                         seed=seed,
                         repeat=repeat,
                         lengths=know(policy, lengths),
@@ -114,11 +123,8 @@ def _names(asked: Asked) -> tuple[list[str], list[str], list[tuple[str, dict[str
     """
     if asked.template.engine == "endpoint":
         gpus, policies = _once(labels_of(asked.gpus, asked.profiles)), _once(list(asked.policies))
-        if len(gpus) > 1 or len(policies) > 1:
-            raise UserError(
-                "--engine endpoint drives the one server that runs there: give one --policy and one --gpu to label it, "
-                "and run again for the next"
-            )
+        if len(gpus) > 1:
+            raise UserError("--engine endpoint drives servers that run: give one --gpu to label them")
         return gpus, policies, [(asked.template.model, {})] * len(gpus)
     real = asked.template.engine == "vllm"
     policies = canonical_policies(asked.policies, asked.template.engine)
@@ -133,6 +139,21 @@ def _names(asked: Asked) -> tuple[list[str], list[str], list[tuple[str, dict[str
     model = asked.template.model
     models = [(_model_name(gpu, model), {}) if real else model_on(gpu, model) for gpu in gpus]
     return labels_of(gpus, asked.profiles), policies, models
+
+
+def _with_costs(asked: Asked, gpu: str, model: str, config: dict[str, Any]) -> RunSpec:
+    """The template with the cost model that `auto` is for this pair, so that a spec means the same for good."""
+    template = asked.template
+    if template.engine not in ("simulated", "emulated"):
+        return template
+    profile = asked.profiles[gpu].path if gpu in asked.profiles else gpu
+    pair = load_pair(profile, model, template.tp, config)
+    auto = pair.chosen()
+    return replace(
+        template,
+        cost_model=auto if template.cost_model == "auto" else template.cost_model,
+        policy_costs=auto if template.policy_costs == "auto" else template.policy_costs,
+    )
 
 
 def _gpu_name(gpu: str, any_name: bool) -> str:

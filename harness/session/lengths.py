@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.core.errors import UserError
-from policies.catalog import IGNORED, NEEDED, POLICIES, USED, find_policy, use_of
+from policies.catalog import IGNORED, NEEDED, POLICIES, USED, use_of
 from workloads.lengths.hints import NONE
 
 
@@ -19,7 +19,7 @@ def known_to(policy: str, lengths: str) -> str:
         )
     name, _, rest = policy.partition(":")
     given = {part.partition("=")[0] for part in rest.split(",")}
-    for option in find_policy(name).options if lengths == NONE else ():
+    for option in POLICIES[name].options if lengths == NONE and name in POLICIES else ():
         if option.needs_lengths and option.name in given:
             raise UserError(f"{policy}: {option.name} does nothing without --lengths: leave out one or give the other")
     return NONE if use == IGNORED else lengths

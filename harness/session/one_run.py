@@ -82,6 +82,7 @@ def run(
         planned_requests=len(stream.trace),
         notes=prepared.notes,
         degraded=[*engine.degraded, *repeated(stream)],
+        policy_text=None if engine.policy_file is None else engine.policy_file.text,
     )
     try:
         ended = engine.replay(writer, progress, stopped)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import types
@@ -23,9 +24,9 @@ class Limits(NamedTuple):
     above: bool = False
 
 
-# Of the fields of RunOptions that are numbers. `rate` is checked with the arrival that it belongs to.
+# Of the fields of RunOptions that are numbers. `rates` are checked with the arrival that they belong to.
 LIMITS = {
-    "concurrency": Limits(1, 10**9),
+    "concurrencies": Limits(1, 10**9),
     "requests": Limits(1, 20_000_000),
     "tp": Limits(1, 64),
     "slots": Limits(1, 10**9),
@@ -60,6 +61,10 @@ FIELD_OF = {
     "field": "fields",
     "no_field": "no_fields",
     "policy": "policies",
+    "url": "urls",
+    "arm": "arms",
+    "concurrency": "concurrencies",
+    "rate": "rates",
     "workload": "workloads",
     "max_duration": "max_duration_s",
     "think_time": "think_s",
@@ -74,9 +79,10 @@ FIELD_OF = {
 class RunOptions:
     """The options of `bench run`, by the names of the command line; None where a default depends on the rest.
 
-    `gpus` and `policies` may hold several names in one text, apart by commas. `token_budget` and `slots` are B and N.
-    `arrival`, `rate` (requests/s) and `concurrency` say together how requests come. Names that end in `_s` are
-    seconds; `alpha` and `kv_tokens` are tokens. Those from `url` on belong to engines that drive or start a server.
+    `gpus`, `policies` and `workloads` may hold several names in one text, apart by commas. `token_budget` and `slots`
+    are B and N; each of several `slots` is a setting of its own for all policies. `arrival`, `rates` (requests/s) and
+    `concurrencies` say together how requests come: each of several is a load of its own. Names that end in `_s` are
+    seconds; `alpha` and `kv_tokens` are tokens. Those from `urls` on belong to engines that drive or start a server.
     """
 
     gpus: tuple[str, ...] = ()
@@ -84,11 +90,11 @@ class RunOptions:
     workloads: tuple[str, ...] = ()
     model: str | None = None
     engine: str = "auto"
-    concurrency: int | None = None
-    rate: float | None = None
+    concurrencies: tuple[int, ...] = ()
+    rates: tuple[float, ...] = ()
     arrival: str | None = None
     requests: int | None = None
-    slots: int = 1024
+    slots: tuple[int, ...] = (1024,)
     token_budget: int = 14336
     kv_tokens: int | None = None
     block_size: int | None = None
@@ -108,7 +114,8 @@ class RunOptions:
     lengths: str = "none"
     sessions: bool = False
     think_s: float = 0.0
-    url: str | None = None
+    urls: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
     api: str = "completions"
     prompts: str = "ids"
     tokenizer: str = ""
@@ -152,11 +159,10 @@ def read_options(given: Mapping[str, Any]) -> RunOptions:
     """Options by the names of the command line with underscores, as Python or TOML values; UserError where one is off.
 
     What may be given several times on the command line (`gpu`, `policy`, `workload`, `field` …) takes a text or a list
-    of them.
+    of them, and so do `slots`.
     """
-    kinds = typing.get_type_hints(RunOptions)
-    command_line_names = {field: name for name, field in FIELD_OF.items()}
-    known = [command_line_names.get(field.name, field.name) for field in dataclasses.fields(RunOptions)]
+    kinds = _kinds()
+    known = known_names()
     values = {}
     for name, value in given.items():
         if name not in known:
@@ -166,6 +172,19 @@ def read_options(given: Mapping[str, Any]) -> RunOptions:
     return RunOptions(**values)
 
 
+@functools.cache
+def known_names() -> tuple[str, ...]:
+    """The options of `bench run` by the names of the command line, with underscores."""
+    command_line_names = {field: name for name, field in FIELD_OF.items()}
+    return tuple(command_line_names.get(field.name, field.name) for field in dataclasses.fields(RunOptions))
+
+
+@functools.cache
+def _kinds() -> dict[str, Any]:
+    """The type of each field of RunOptions."""
+    return typing.get_type_hints(RunOptions)
+
+
 def _read(name: str, field: str, value: Any, kind: Any) -> Any:
     """One value as its field holds it."""
     if isinstance(kind, types.UnionType):
@@ -173,8 +192,8 @@ def _read(name: str, field: str, value: Any, kind: Any) -> Any:
             return None
         (kind,) = (part for part in kind.__args__ if part is not type(None))
     if typing.get_origin(kind) is tuple:
-        texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list | tuple) else (value,)
-        return tuple(_read(name, field, text, str) for text in texts)
+        values = () if value is None else tuple(value) if isinstance(value, list | tuple) else (value,)
+        return tuple(_read(name, field, one, typing.get_args(kind)[0]) for one in values)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,16 @@ import pyarrow.parquet as pq
 
 from harness.core.errors import USER_ERRORS, Interrupted, RunFailed, UserError
 from harness.core.machine import cores
+from harness.core.runspec import RunSpec
 from harness.engines.base import Status
 from harness.engines.tokenstep import TokenStep
+from harness.profiles.pair import KINDS
 from harness.published.corpus import PublishedRun
+from harness.published.submitted import fault_of, file_in, is_submitted
 from harness.published.verify import TOLERANCE
 from harness.runs.run import Run, load_run
 from harness.runs.tables import TABLES
+from harness.session.confined import Confines, confined
 from harness.session.one_run import MakeEngine, prepare, run
 from harness.session.profile_files import ENDING, ProfileFile, digest_of
 from harness.session.start import simulated_on
@@ -51,9 +55,12 @@ def replayable(runs: Sequence[PublishedRun]) -> list[PublishedRun]:
     return [published for published in runs if published.run.kind == "simulated"]
 
 
-def replays(runs: Sequence[PublishedRun], jobs: int | None = None) -> Iterator[Replayed]:
-    """Runs each again, in their order; `jobs` processes, as many as cores unless told."""
-    tasks = [(published.where, published.run.path) for published in runs]
+def replays(runs: Sequence[PublishedRun], jobs: int | None = None, trust: bool = False) -> Iterator[Replayed]:
+    """Runs each again, in their order; `jobs` processes, as many as cores unless told.
+
+    Those under policies of their authors' own only where the user says to `trust` them, each in a process of its own.
+    """
+    tasks = [(published.where, published.run.path.absolute(), trust) for published in runs]
     jobs = min(jobs or cores(), max(1, len(tasks) // WORTHWHILE))
     if jobs == 1:
         yield from map(_task, tasks)
@@ -68,7 +75,21 @@ def replays(runs: Sequence[PublishedRun], jobs: int | None = None) -> Iterator[R
         yield from pool.map(_task, tasks, chunksize=4)
 
 
-def _task(task: tuple[str, Path]) -> Replayed:
+def _task(task: tuple[str, Path, bool]) -> Replayed:
+    where, path, trust = task
+    published = load_run(path)
+    if not is_submitted(published):
+        return _replayed((where, path))
+    if not trust:
+        why = f"policy {published.spec.policy} is its author's code: --trust-policies runs it, with limits"
+        return Replayed(where, f"not run again: {why}", made=False)
+    try:
+        return confined(_replayed, (where, path), Confines())
+    except RunFailed as error:
+        return Replayed(where, f"run again, its policy {error}")
+
+
+def _replayed(task: tuple[str, Path]) -> Replayed:
     where, path = task
     try:
         return Replayed(where, replay(load_run(path)))
@@ -82,7 +103,7 @@ def replay(published: Run) -> str | None:
     Times and counts are held to be equal exactly, what a policy computed within TOLERANCE; a column that came after the
     run is passed over. Of an interrupted run only what it has is compared. NotHereError where it cannot be run here.
     """
-    spec = published.spec
+    spec = _with_costs(published)
     try:
         _refuse(published)
         requests, steps = published.requests(), published.steps()
@@ -115,12 +136,28 @@ def replay(published: Run) -> str | None:
     return why and f"{why}: edited, or from when bench decided otherwise (commit {commit!a}): run again, publish that"
 
 
+def _with_costs(published: Run) -> RunSpec:
+    """The run's spec; the cost model of an `auto` is what it was at the time, which its provenance tells."""
+    spec = published.spec
+    known = published.manifest["provenance"].get("cost_model")
+    name = known.get("name") if isinstance(known, dict) else None
+    if spec.engine == "simulated" and spec.cost_model == "auto" and name in KINDS:
+        return replace(spec, cost_model=name)
+    return spec
+
+
 def _engine_of(published: Run) -> MakeEngine:
     """What makes the engine of a virtual run again."""
     spec = published.spec
     if spec.engine == "tokenstep":
         return TokenStep
-    return simulated_on({spec.gpu: ProfileFile(published.profile, spec.gpu, spec.profile)})
+    policies = {}
+    if is_submitted(published):
+        if why := fault_of(published):
+            raise UserError(why)
+        file = file_in(published)
+        policies = {file.name: file}
+    return simulated_on({spec.gpu: ProfileFile(published.profile, spec.gpu, spec.profile)}, policies)
 
 
 def _refuse(published: Run) -> None:

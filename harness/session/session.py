@@ -15,6 +15,7 @@ from harness.report.arms import arms_of
 from harness.report.comparison import Comparison, compare_runs
 from harness.runs.run import Run
 from harness.session.ask import dropped, split_policies
+from harness.session.clock import SessionClock
 from harness.session.grid import canonical_policies, plan_runs
 from harness.session.one_run import Prepared, prepare, run, trace_of
 from harness.session.start import Started
@@ -23,6 +24,8 @@ from harness.session.terminal import few_waves, opening, print_answer, print_pla
 
 # Engines that start a server or a scheduler of their own for each run: one run's failure says nothing of the next.
 OWN_SERVERS = ("vllm", "emulated")
+# What two servers may differ in.
+OF_A_SERVER = frozenset({"engine_version", "async_scheduling"})
 
 
 class RunSession:
@@ -39,6 +42,7 @@ class RunSession:
         self._console = plain_console(stderr=True)
         self._quiet = quiet
         self._stopping = Stopping()
+        self._clock = SessionClock(0)
         self._ready: dict[str, Prepared] = {}
         self._said: list[str] = []
         asked, template = started.asked, started.asked.template
@@ -47,10 +51,12 @@ class RunSession:
         )
         self._alone = asked.alone
         self._given = split_policies(asked.policies)
-        self.policies = list(dict.fromkeys(spec.policy for spec in self.specs))
+        # The order in which they were given decides which one the others are compared with.
+        self.policies = list(asked.policies)
         if template.engine != "endpoint":
-            # The order in which they were given decides which one the others are compared with.
             self.policies = canonical_policies(asked.policies, template.engine)
+        # Whoever names two servers asks what the difference between them does.
+        self._may_differ = OF_A_SERVER if template.engine == "endpoint" else frozenset()
         self._goes_on_after_failure = template.engine in OWN_SERVERS
         self._warnings = started.warn(self.specs[0])
 
@@ -66,19 +72,24 @@ class RunSession:
         self._prepare_first_repeats()
         self._say_what_this_is()
         runs: list[Run] = []
+        self._clock = SessionClock(sum(spec.requests for spec in self.specs))
         with self._stopping.listening(), progress_bar(self._console, self._quiet) as bar:
             for place, spec in enumerate(self.specs):
                 if not self._one(spec, place, runs, bar):
                     break
+                self._say_how_far(spec, place + 1)
         return runs
 
     def comparisons(self, runs: list[Run]) -> list[Comparison]:
-        """The first policy named against each of the others, a GPU and workload at a time; none after Ctrl-C."""
+        """The first policy named against each of the others, a GPU, workload, slots and arrival at a time.
+
+        None after Ctrl-C.
+        """
         if self.interrupted or self.failure:
             return []
         comparisons = []
         for first, *others in self._groups(runs):
-            comparisons += [compare_runs(first, other) for other in others]
+            comparisons += [compare_runs(first, other, self._may_differ) for other in others]
         return comparisons
 
     def report(self, runs: list[Run], comparisons: list[Comparison]) -> None:
@@ -111,7 +122,8 @@ class RunSession:
 
     def _replay(self, spec: RunSpec, bar: Progress, task: TaskID) -> Run:
         def progress(status: Status) -> None:
-            bar.update(task, completed=status.finished, told=status_line(status))
+            told = f"{status_line(status)}  {self._clock.told(status.finished)}"
+            bar.update(task, completed=status.finished, told=told)
 
         prepared = self._ready.pop(spec.digest, None) or prepare(spec, self._make)
         return run(prepared, self._out, sys.argv, progress, self._stopping, self._alone)
@@ -125,11 +137,18 @@ class RunSession:
         self._console.print(f"{failure}; the next run goes on ({rest} left)", soft_wrap=True)
         return True
 
+    def _say_how_far(self, spec: RunSpec, ended: int) -> None:
+        self._clock.ended(spec.requests)
+        line = self._clock.line(ended, len(self.specs))
+        if line and not self._quiet and not self._console.is_terminal:
+            self._console.print(line, soft_wrap=True)
+
     def _groups(self, runs: list[Run]) -> list[list[list[Run]]]:
-        """The arms of each GPU and workload, in the order in which their policies were named."""
-        groups: dict[tuple[str, str], list[Run]] = {}
+        """The arms of each GPU, workload, slots and arrival, in the order in which their policies were named."""
+        groups: dict[tuple[str, str, int, str], list[Run]] = {}
         for finished in runs:
-            groups.setdefault((finished.spec.gpu, finished.spec.workload), []).append(finished)
+            spec = finished.spec
+            groups.setdefault((spec.gpu, spec.workload, spec.slots, spec.arrival), []).append(finished)
         return [sorted(arms_of(group), key=self._place_of) for group in groups.values()]
 
     def _place_of(self, arm: list[Run]) -> int:
@@ -145,7 +164,7 @@ class RunSession:
         """Says what was put in another's place, before anything runs."""
         notes = [note for prepared in self._ready.values() for note in prepared.notes]
         notes += dropped(self._given, self.policies)
-        notes += few_waves(self.specs[0])
+        notes += [note for spec in self.specs for note in few_waves(spec)]
         self._said = list(dict.fromkeys(notes))
         line = opening(self.specs[0], self._why)
         for text in [line, *self._said] if line else self._said:

@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.core.text import some
+from harness.core.text import short, some
 from harness.engines.base import Engine
 from harness.engines.simulated import Simulated
 from harness.engines.tokenstep import TokenStep
 from harness.session.ask import Asked, asked_of, check_sharing
 from harness.session.one_run import MakeEngine, stream_of
 from harness.session.options import RunOptions
+from harness.session.policy_files import file_of
 from harness.session.profile_files import ProfileFile
+from harness.session.servers import servers_of
+from policies.own.file import PolicyFile
 from workloads.core.stream import Stream
 
 if TYPE_CHECKING:
@@ -48,7 +51,7 @@ class Started:
 def start_simulated(options: RunOptions) -> Started:
     """The virtual-time engine, which needs nothing."""
     asked = asked_of(options, "simulated")
-    return Started(asked, simulated_on(asked.profiles))
+    return Started(asked, simulated_on(asked.profiles, asked.policy_files))
 
 
 def start_tokenstep(options: RunOptions) -> Started:
@@ -56,11 +59,11 @@ def start_tokenstep(options: RunOptions) -> Started:
     return Started(asked_of(options, "tokenstep"), TokenStep)
 
 
-def simulated_on(profiles: Mapping[str, ProfileFile]) -> MakeEngine:
-    """What makes the virtual-time engine for each run, of the project's own profiles and of these files."""
+def simulated_on(profiles: Mapping[str, ProfileFile], policies: Mapping[str, PolicyFile]) -> MakeEngine:
+    """What makes the virtual-time engine for each run, of the project's profiles and policies and of these files."""
 
     def make(spec: RunSpec, stream: Stream) -> Engine:
-        return Simulated(spec, stream, path_of(spec, profiles))
+        return Simulated(spec, stream, path_of(spec, profiles), file_of(spec, policies))
 
     return make
 
@@ -79,14 +82,15 @@ def start_emulated(options: RunOptions) -> Started:
     from harness.engines.serving.environments import examine
     from harness.engines.serving.scheduler_process import SchedulerProcess
 
-    environment = examine(_any_python(options.engine_python))
+    environment = examine(any_python(options.engine_python))
     process = SchedulerProcess(environment.python)
     atexit.register(process.close)
 
     asked = asked_of(options, "emulated")
 
     def make(spec: RunSpec, stream: Stream) -> Engine:
-        return Emulated(spec, stream, environment, process, path_of(spec, asked.profiles))
+        policy_file = file_of(spec, asked.policy_files)
+        return Emulated(spec, stream, environment, process, path_of(spec, asked.profiles), policy_file)
 
     return Started(asked, make)
 
@@ -125,46 +129,57 @@ def start_vllm(options: RunOptions) -> Started:
     asked = asked_of(options, "vllm", client.decides())
 
     def make(spec: RunSpec, stream: Stream) -> Engine:
-        return Vllm(spec, stream, deployment, client, path_of(spec, asked.profiles))
+        policy_file = file_of(spec, asked.policy_files)
+        return Vllm(spec, stream, deployment, client, path_of(spec, asked.profiles), policy_file)
 
     return Started(asked, make)
 
 
 def start_endpoint(options: RunOptions) -> Started:
-    """A server that runs already, once it is ready and its model known; policy and GPU are labels for it."""
+    """Servers that run already, once each is ready and its model known; policies and GPU are labels for them."""
     from harness.drive.endpoint import Endpoint, headers_from, key_from
     from harness.engines.endpoint import EndpointEngine
-    from harness.engines.serving.probe import find_served, models_of, wait_until_ready
+    from harness.engines.serving.probe import Served, find_served, models_of, wait_until_ready
     from harness.mock.doctor import warnings
 
-    endpoint = Endpoint(
-        url=options.url or "",
-        chat=options.api == "chat",
-        key=key_from(options.key_env) if options.key_env else None,
-        ca_file=options.ca_file,
-        headers=headers_from(options.header_env),
-        base=options.path,
-    )
+    servers = {
+        name: Endpoint(
+            url=url,
+            chat=options.api == "chat",
+            key=key_from(options.key_env) if options.key_env else None,
+            ca_file=options.ca_file,
+            headers=headers_from(options.header_env),
+            base=options.path,
+        )
+        for name, url in servers_of(options).items()
+    }
     client = client_of(options)
     check_sharing(options, "endpoint")
     ready_s = READY_TIMEOUT_S["endpoint"] if options.ready_timeout_s is None else options.ready_timeout_s
-    wait_until_ready(endpoint, ready_s)
-    models = models_of(endpoint) if options.model is None else [find_served(endpoint, options.model)]
-    if len(models) > 1:
-        raise UserError(f"--url {endpoint.url}: serves {some([one.name for one in models])}: choose one with --model")
-    (served,) = models
+    served: dict[str, Served] = {}
+    for name, endpoint in servers.items():
+        wait_until_ready(endpoint, ready_s)
+        models = models_of(endpoint) if options.model is None else [find_served(endpoint, options.model)]
+        if len(models) > 1:
+            told = some([one.name for one in models])
+            raise UserError(f"--url {endpoint.url}: serves {told}: choose one with --model")
+        (served[name],) = models
+    names = {one.name for one in served.values()}
+    if len(names) > 1:
+        told = ", ".join(f"{servers[arm].url} serves {short(one.name)}" for arm, one in served.items())
+        raise UserError(f"{told}: arms differ in the server alone: serve one model on all, under one name")
 
     def make(spec: RunSpec, stream: Stream) -> Engine:
-        return EndpointEngine(spec, stream, endpoint, client, served=served)
+        return EndpointEngine(spec, stream, servers[spec.policy], client, served=served[spec.policy])
 
     def warn(spec: RunSpec) -> list[str]:
         return warnings(*planned_load(spec, client.processes))
 
     options = replace(
         options,
-        model=served.name,
+        model=names.pop(),
         gpus=options.gpus or ("unknown",),
-        policies=options.policies or ("external",),
+        policies=tuple(servers),
     )
     return Started(asked_of(options, "endpoint", client.decides()), make, warn)
 
@@ -208,7 +223,7 @@ def planned_load(spec: RunSpec, processes: int) -> tuple[int | None, float | Non
     return None, float(stream.trace.output_tokens.sum()) / seconds / processes
 
 
-def _any_python(given: str | None) -> Path:
+def any_python(given: str | None) -> Path:
     """The Python given, else one that `bench engine install` made: without a model either kind will do."""
     from harness.engines.serving.environments import engine_python, installed
 

@@ -13,7 +13,8 @@ from harness.simulate.rows import FINISH_LENGTH, FINISH_TOO_LONG, RowLog, Rows, 
 from harness.simulate.scheduler import Scheduler
 from harness.simulate.state import State
 from harness.simulate.token_times import TokenTimes
-from policies.core import MIXED, Policy, StepPlan
+from policies.core import LONGEST_HOLD_S, MIXED, UNLIMITED, Policy, PolicyFault, StepPlan, due_ns
+from policies.timed import TimedSteps, hearer_of
 from workloads.core.stream import Stream
 from workloads.lengths.hints import Hints
 
@@ -31,8 +32,8 @@ class BatchLoop:
         max_duration_s: float | None = None,
         hints: Hints | None = None,
         cache: PrefixCache | None = None,
+        ttft_s: float | None = None,
     ) -> None:
-        self.state = State(stream.trace, limits, policy.order, hints)
         self.finished = 0
         self.step_count = 0
         self.preemptions = 0
@@ -45,10 +46,14 @@ class BatchLoop:
         self._refused = too_long(stream.trace, limits)
         last_send = NEVER if max_duration_s is None else round(max_duration_s * 1e9)
         self._arrivals = Arrivals(stream, last_send, self._refused)
+        self.state = State(stream.trace, limits, policy.order, hints, self._arrivals.due, ttft_s)
         self._times = TokenTimes(len(stream.trace))
         self._scheduler = Scheduler(self.state, policy, cache, self._times)
         self._log = RowLog()
+        self._hear = hearer_of(policy)
+        self._timed = TimedSteps()
         self._now = 0
+        self._held_since = -1  # while a plan that holds all back stands, else -1
 
     @property
     def sent(self) -> int:
@@ -61,10 +66,10 @@ class BatchLoop:
         Returns True when every request sent has ended, False when `sink` said stop (it returned False).
         """
         state, policy, arrivals, log = self.state, self._policy, self._arrivals, self._log
-        batch = state.batch
+        batch, hear = state.batch, self._hear
         flushed = 0
         changed = True
-        plan, again_at = MIXED, 0
+        plan, again_at, again_ns = MIXED, 0, UNLIMITED
         while True:
             # A place in a closed loop becomes free only where something changed.
             if (changed or arrivals.next_due <= self._now) and self._arrive():
@@ -75,17 +80,22 @@ class BatchLoop:
                 self._now = max(self._now, arrivals.next_due)
                 continue
             # An order may let someone start as time goes by: it is asked before each step in which anyone waits.
-            if changed or self.step_count >= again_at or (state.order is not None and state.waiting_queue):
+            drawn = state.order is not None and state.waiting_queue
+            if changed or self.step_count >= again_at or self._now >= again_ns or drawn:
+                if hear is not None:
+                    self._timed.tell(hear)
+                state.now_ns = self._now
                 plan = policy.plan(state)
-                again_at = self.step_count + plan.steps
+                again_at, again_ns = self.step_count + plan.steps, due_ns(plan.again_at_s)
                 policy_state = policy.state()
                 if policy_state is not log.policy_state:
                     log.set_state(policy_state)
             leap = None
             # Where a request ends with the very next step there is nothing to leap over.
             if self._leap and batch.clock + 1 not in batch.ends_at:
-                leap = leap_ahead(state, plan, again_at - self.step_count, self._cost, self._now, arrivals.next_due)
-            changed = self._step(plan) if leap is None else self._take(leap)
+                until = min(arrivals.next_due, again_ns)
+                leap = leap_ahead(state, plan, again_at - self.step_count, self._cost, self._now, until)
+            changed = self._step(plan, again_ns) if leap is None else self._take(leap)
             if self.step_count - flushed >= every:
                 flushed = self.step_count
                 if not sink(self.drain()):
@@ -123,11 +133,15 @@ class BatchLoop:
         self.finished += len(refused)
         return [request for request in arrived if request not in self._refused]
 
-    def _step(self, plan: StepPlan) -> bool:
+    def _step(self, plan: StepPlan, again_ns: int) -> bool:
         """Schedules and runs one step, and sees what it brought; says whether anything but growth happened."""
         state, batch = self.state, self.state.batch
         step = self._scheduler.schedule(plan)
         prefill_tokens, decodes = step.prefill_tokens, step.decodes
+        if not decodes and not prefill_tokens:
+            self._hold(again_ns)
+            return False
+        self._held_since = -1
 
         context, longest = batch.context() if decodes else (0, 0)
         seconds = self._cost.seconds(prefill_tokens, step.prefill_work, decodes, context, longest)
@@ -141,6 +155,8 @@ class BatchLoop:
         if completed:
             self._begin_decoding(completed)
         self._policy.on_steps(1, decodes, running, len(completed))
+        if self._hear is not None:
+            self._timed.add(1, prefill_tokens, step.prefill_work, decodes, context, duration, step.preempted)
         self._log.steps += pack_step(
             start,
             duration,
@@ -162,6 +178,20 @@ class BatchLoop:
         state.waiting = len(state.waiting_queue)
         state.prefilling = 1 if state.partial >= 0 else 0
         return finished is not None or prefill_tokens > 0 or step.preempted > 0
+
+    def _hold(self, again_ns: int) -> None:
+        """Nothing ran: the oldest that runs always finds its blocks, so only a policy can leave a step empty.
+
+        Time goes on until the policy wants to be asked again, or a request comes; PolicyFault where it names no time.
+        """
+        if self._held_since < 0:
+            self._held_since = self._now
+        held = f"holds {len(self.state.waiting_queue)} requests back at step {self.step_count}"
+        if again_ns == UNLIMITED or again_ns <= self._now:
+            raise PolicyFault(f"the policy {held} while nothing can decode")
+        self._now = min(again_ns, self._arrivals.next_due)
+        if self._now - self._held_since > LONGEST_HOLD_S * 1e9:
+            raise PolicyFault(f"the policy {held} for more than {LONGEST_HOLD_S:g} s while nothing runs")
 
     def _begin_decoding(self, completed: list[int]) -> None:
         """Prompts are computed and have given a token: these requests decode from the next step on."""
@@ -195,9 +225,14 @@ class BatchLoop:
         leap.rows[:, -1] = self._log.state_index
         self._log.steps += leap.rows.tobytes()
         self._times.ticks.frombytes(leap.ends.tobytes())
+        end = int(leap.ends[-1])
+        if self._hear is not None:
+            n = state.decoding
+            contexts = steps * state.batch.context()[0] + n * (steps * (steps - 1) // 2)
+            self._timed.add(steps, 0, 0.0, n, contexts, end - self._now, 0)
         state.batch.clock += steps
         state.free_blocks -= leap.blocks
-        self._now = int(leap.ends[-1])
+        self._now = end
         self.step_count += steps
         self._policy.on_steps(steps, state.decoding, state.decoding, 0)
         return False

@@ -47,14 +47,12 @@ class Scheduler:
             self._grow(step)
         if plan.phase is not DECODE:
             if state.partial >= 0 and step.decodes < state.token_budget:
-                self._continue_partial(step)
+                self._continue_partial(step, plan.tokens)
             if state.waiting_queue and not step.preempted:
-                self._admit(step, plan.admit)
+                self._admit(step, plan.admit, plan.tokens)
             if plan.phase is PREFILL and not step.prefill_tokens:
                 # A prefill that looked possible came to nothing: decode in the same step, as the vLLM plugin does.
                 self._grow(step)
-        # The oldest that runs always finds its blocks, so only a policy can leave a step empty.
-        assert step.decodes or step.prefill_tokens, "the policy holds requests back while nothing can decode"
         return step
 
     def _grow(self, step: Step) -> None:
@@ -86,12 +84,12 @@ class Scheduler:
             else:
                 state.free_blocks = state.free_blocks - 1 if cache is None else cache.extend(request, 1)
 
-    def _continue_partial(self, step: Step) -> None:
+    def _continue_partial(self, step: Step, most_tokens: int) -> None:
         """Computes more of the prompt that is partly computed; without blocks for it the request loses its slot."""
         state, size = self._state, self._state.block_size
         request, computed = state.partial, state.num_computed_tokens
         left = state.num_tokens(request) - computed
-        chunk = min(left, state.token_budget - step.decodes)
+        chunk = min(left, state.token_budget - step.decodes, most_tokens)
         blocks = -(-(computed + chunk) // size) - -(-computed // size)
         if blocks > state.free_blocks:
             self._preempt(request, step)
@@ -109,12 +107,12 @@ class Scheduler:
         step.prefill_tokens += chunk
         step.prefill_work += chunk * (computed + chunk / 2)
 
-    def _admit(self, step: Step, most: int) -> None:
+    def _admit(self, step: Step, most: int, most_tokens: int) -> None:
         """Starts those that wait while there are tokens, slots and blocks for them, and at most so many."""
         state, cache, size = self._state, self._cache, self._state.block_size
         order, fcfs_queue, waiting_queue, running = state.order, state.fcfs_queue, state.waiting_queue, state.running
         num_prompt_tokens, preempted_output_tokens = state.num_prompt_tokens, state.preempted_output_tokens
-        budget = state.token_budget - step.decodes - step.prefill_tokens
+        budget = min(state.token_budget - step.decodes, most_tokens) - step.prefill_tokens
         room = min(state.slots - len(running), most)
         while budget > 0 and room > 0 and waiting_queue:
             if order is None:

@@ -15,7 +15,16 @@ from workloads.lengths.hints import Hints
 class State:
     """Requests by their row in the trace; a policy looks at it as its View."""
 
-    def __init__(self, trace: Trace, limits: EngineLimits, order: Order | None, hints: Hints | None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        limits: EngineLimits,
+        order: Order | None,
+        hints: Hints | None,
+        due_ns: list[int],
+        ttft_s: float | None = None,
+    ) -> None:
+        self.now_ns = 0
         self.slots = limits.slots
         self.token_budget = limits.token_budget
         self.block_size = limits.block_size
@@ -35,8 +44,19 @@ class State:
         self.waiting_queue: Sized = self.fcfs_queue if order is None else order
         self._low: list[int] | None = None if hints is None else hints.low.tolist()
         self._high: list[int] | None = None if hints is None else hints.high.tolist()
+        self._due_ns = due_ns
+        self._ttft_s = ttft_s
 
     # What a policy may read besides the counts.
+
+    @property
+    def now_s(self) -> float:
+        """Virtual time before the coming step, s."""
+        return self.now_ns / 1e9
+
+    def waiting_requests(self) -> Iterator[WaitingRequest]:
+        """The requests in the queue, in its order."""
+        return iter(self.order) if self.order is not None else map(self._as_waiting, self.fcfs_queue)
 
     def waiting_tokens(self) -> Iterator[int]:
         """Tokens to prefill of each waiting request, in order."""
@@ -89,4 +109,6 @@ class State:
         low = None if self._low is None else self._low[request]
         high = None if self._high is None else self._high[request]
         prompt, output = self.num_prompt_tokens[request], self.preempted_output_tokens.get(request, 0)
-        return WaitingRequest(request, prompt, output, low, high)
+        arrival_s = self._due_ns[request] / 1e9
+        deadline_s = None if self._ttft_s is None else arrival_s + self._ttft_s
+        return WaitingRequest(request, prompt, output, low, high, arrival_s, deadline_s)

@@ -30,7 +30,7 @@ class BesideDecodes(list[Any]):
 class Narrowing:
     """Stock `schedule()` of a scheduler, within a plan; `slots` is the admission limit that it has by itself."""
 
-    __slots__ = ("_last", "_limit_name", "_partly_prefilled", "_scheduler", "_slots", "_stock")
+    __slots__ = ("_budget", "_last", "_limit_name", "_partly_prefilled", "_scheduler", "_slots", "_stock")
 
     def __init__(self, scheduler: Any, stock: Callable[..., Any], slots: int, partly_prefilled: dict[str, Any]) -> None:
         self._scheduler = scheduler
@@ -38,17 +38,20 @@ class Narrowing:
         self._slots = slots
         self._partly_prefilled = partly_prefilled
         self._limit_name = admission_limit(scheduler)
+        self._budget: int = scheduler.max_num_scheduled_tokens
         self._last: Iterable[str] = ()  # ids of the requests in the last output
 
     def schedule(self, plan: StepPlan, args: Any, kwargs: Any) -> Any:
         """The output of a step that holds what the plan allows."""
         if plan.phase is not MIXED:
             output = self._one_phase(plan, args, kwargs)
-        elif plan.admit >= UNLIMITED:
+        elif plan.admit >= UNLIMITED and plan.tokens >= self._budget:
             output = self._stock(*args, **kwargs)
         else:
             running = self._scheduler.running
-            output = self._limited(running, [], len(running) + self._paused() + plan.admit, args, kwargs)
+            # Partly computed prompts stand behind all that decode: these take their tokens first.
+            tokens = len(running) - len(self._partly_prefilled) + plan.tokens
+            output = self._limited(running, [], len(running) + self._paused() + plan.admit, args, kwargs, tokens)
         self._last = output.num_scheduled_tokens
         return output
 
@@ -61,10 +64,10 @@ class Narrowing:
             return self._limited(decoding, partials, len(decoding) + paused, args, kwargs)
         limit = min(self._slots - len(decoding), len(partials) + paused + plan.admit)
         if not decoding:
-            return self._limited(running, [], limit, args, kwargs)
+            return self._limited(running, [], limit, args, kwargs, plan.tokens)
         scheduler.running = BesideDecodes(partials)
         try:
-            output = self._limited(scheduler.running, [], limit, args, kwargs)
+            output = self._limited(scheduler.running, [], limit, args, kwargs, plan.tokens)
         finally:
             scheduler.running = [*decoding, *scheduler.running]
         if output.num_scheduled_tokens:
@@ -81,15 +84,19 @@ class Narrowing:
         # A paused session's slot counts for vLLM, though it is not in `running`.
         return getattr(self._scheduler, "num_waiting_for_streaming_input", 0)
 
-    def _limited(self, running: list[Any], hidden: list[Any], limit: int, args: Any, kwargs: Any) -> Any:
-        """Stock `schedule()` on these running requests, with admission up to `limit` of them."""
+    def _limited(
+        self, running: list[Any], hidden: list[Any], limit: int, args: Any, kwargs: Any, tokens: int = UNLIMITED
+    ) -> Any:
+        """Stock `schedule()` on these running requests, with admission up to `limit` of them, of at most `tokens`."""
         scheduler = self._scheduler
         scheduler.running = running
         setattr(scheduler, self._limit_name, min(self._slots, limit))
+        scheduler.max_num_scheduled_tokens = min(self._budget, tokens)
         try:
             return self._stock(*args, **kwargs)
         finally:
             setattr(scheduler, self._limit_name, self._slots)
+            scheduler.max_num_scheduled_tokens = self._budget
             if hidden:
                 scheduler.running = [*scheduler.running, *hidden]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
-from policies.core import Order, View, WaitingRequest
+from policies.core import Order, TimedView, WaitingRequest
 from policies.plugin.asked import AskedPolicy
 
 logger = logging.getLogger(__name__)
@@ -19,10 +19,17 @@ class OrderedQueue:
     included; None at any other time.
     """
 
-    def __init__(self, order: Order, asked: AskedPolicy, view: View) -> None:
+    def __init__(
+        self,
+        order: Order,
+        asked: AskedPolicy,
+        view: TimedView,
+        times: Callable[[str], tuple[float, float | None]],
+    ) -> None:
         self._order = order
         self._ask = asked.ask
         self._view = view
+        self._times = times
         self._requests: dict[Hashable, Any] = {}
         self.num_output_tokens: int | None = None
 
@@ -36,12 +43,14 @@ class OrderedQueue:
     def add_request(self, request: Any) -> None:
         """A request has arrived."""
         self._requests[request.request_id] = request
-        self._ask("order.push", self._order.push, as_waiting(request))
+        waiting = as_waiting(request, None, *self._times(request.request_id))
+        self._ask("order.push", self._order.push, waiting)
 
     def prepend_request(self, request: Any) -> None:
         """A request was preempted, or could not start now."""
         self._requests[request.request_id] = request
-        self._ask("order.push_front", self._order.push_front, as_waiting(request, self.num_output_tokens))
+        waiting = as_waiting(request, self.num_output_tokens, *self._times(request.request_id))
+        self._ask("order.push_front", self._order.push_front, waiting)
 
     def prepend_requests(self, requests: Iterable[Any]) -> None:
         """`prepend_request` of each, so that the last one is the first."""
@@ -86,7 +95,9 @@ class OrderedQueue:
         return (self._requests[waiting.request_id] for waiting in self._order)
 
 
-def as_waiting(request: Any, num_output_tokens: int | None = None) -> WaitingRequest:
+def as_waiting(
+    request: Any, num_output_tokens: int | None = None, arrival_s: float = 0.0, deadline_s: float | None = None
+) -> WaitingRequest:
     """A vLLM request as an admission order sees it; its `out_hint` becomes the bounds of its output.
 
     `num_output_tokens` counts its output where some of it is still on the way.
@@ -94,7 +105,8 @@ def as_waiting(request: Any, num_output_tokens: int | None = None) -> WaitingReq
     low, high = hint_of(request)
     if num_output_tokens is None:
         num_output_tokens = len(request._output_token_ids)
-    return WaitingRequest(request.request_id, request.num_prompt_tokens, num_output_tokens, low, high)
+    prompt = request.num_prompt_tokens
+    return WaitingRequest(request.request_id, prompt, num_output_tokens, low, high, arrival_s, deadline_s)
 
 
 def hint_of(request: Any) -> tuple[int | None, int | None]:

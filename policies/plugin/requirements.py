@@ -13,7 +13,15 @@ OTHER_QUEUES = ("kv_holding_waiting", "skipped_waiting")
 REMEDY = "the policies know vLLM 0.24 to 0.33; install one of these"
 
 # Names that the plugin stands on.
-SCHEDULER_NAMES = ("running", "waiting", "requests", "kv_cache_manager", "kv_cache_config", "finished_req_ids")
+SCHEDULER_NAMES = (
+    "running",
+    "waiting",
+    "requests",
+    "kv_cache_manager",
+    "kv_cache_config",
+    "finished_req_ids",
+    "max_num_scheduled_tokens",
+)
 SCHEDULER_METHODS = ("schedule", "update_from_output", "add_request", "_preempt_request", "_free_request")
 POOL_NAMES = ("get_num_free_blocks", "num_gpu_blocks")
 REQUEST_NAMES = (

@@ -7,17 +7,24 @@ from typing import Any
 
 from policies.core import PolicyError, StepCosts
 
-KEYS = ("name", "options", "costs", "step_log")
+KEYS = ("name", "options", "costs", "step_log", "file", "sha256", "ttft_s")
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """`bench_policy` as it was read; `step_log` names a new file, None for none."""
+    """`bench_policy` as it was read; `step_log` names a new file, None for none.
+
+    Of a policy in a user's file `file` says where that lies, and `sha256` (hex) what it must hold. `ttft_s` is the
+    run's limit on TTFT, None where it has none.
+    """
 
     name: str
     options: dict[str, str]
     costs: StepCosts | None
     step_log: str | None
+    file: str | None = None
+    sha256: str | None = None
+    ttft_s: float | None = None
 
 
 def read_setup(vllm_config: Any) -> Setup:
@@ -42,4 +49,13 @@ def read_setup(vllm_config: Any) -> Setup:
             raise PolicyError(f"bench_policy: costs must have {', '.join(names)}")
         costs = StepCosts(**{name: float(costs[name]) for name in names})
     options = {str(key): str(value) for key, value in options.items()}
-    return Setup(setup["name"], options, costs, setup.get("step_log"))
+    ttft_s = setup.get("ttft_s")
+    return Setup(
+        setup["name"],
+        options,
+        costs,
+        setup.get("step_log"),
+        setup.get("file"),
+        setup.get("sha256"),
+        None if ttft_s is None else float(ttft_s),
+    )

@@ -7,18 +7,31 @@ from collections.abc import Callable
 from typing import Any
 
 from policies.plugin.asked import AskedPolicy
-from policies.plugin.step_log import ARRIVAL
+from policies.plugin.step_log import ABORT, ARRIVAL
 from policies.plugin.step_rows import PrefillChunk, StepRows
 from policies.plugin.view import EngineView
 
 # What is put off holds each step's tokens in memory: where no log asks for it, it is done after so many calls.
 MOST_PUT_OFF = 1024
+# While a policy holds all back the engine is asked again this often, s: it must hear of who arrives.
+LONGEST_SLEEP_S = 1e-3
 
 
 class StepBook:
     """Tells of steps and requests; looks at a request when it arrives, prefills, loses its slot or ends."""
 
-    __slots__ = ("_asked", "_calls", "_partly_prefilled", "_rows", "_view", "clock", "preempted")
+    __slots__ = (
+        "_asked",
+        "_calls",
+        "_partly_prefilled",
+        "_rows",
+        "_view",
+        "clock",
+        "due_ns",
+        "origin_ns",
+        "preempted",
+        "sleep",
+    )
 
     def __init__(self, asked: AskedPolicy, view: EngineView, rows: StepRows) -> None:
         self._asked = asked
@@ -27,6 +40,10 @@ class StepBook:
         self._calls = rows.calls
         self._partly_prefilled = view.partly_prefilled
         self.clock: Callable[[], int] = time.monotonic_ns
+        # What an engine in virtual time has otherwise: where its clock begins, when a request was due, how time passes.
+        self.origin_ns = time.monotonic_ns()
+        self.due_ns: Callable[[str, int], int] = _as_it_came
+        self.sleep: Callable[[float], None] = _sleep
         self.preempted = 0  # by the step that is being scheduled
 
     def scheduled(self, begun: int, tokens: dict[str, int], running: list[Any], held: int) -> None:
@@ -84,7 +101,9 @@ class StepBook:
     def arrived(self, request: Any) -> None:
         """A request is new to the engine: its arrival is an event of the log."""
         self._asked.changed = True
-        event = (ARRIVAL, self.clock(), request.num_prompt_tokens, request.num_preemptions, request.request_id)
+        now = self.clock()
+        self._view.arrived_ns[request.request_id] = self.due_ns(request.request_id, now) - self.origin_ns
+        event = (ARRIVAL, now, request.num_prompt_tokens, request.num_preemptions, request.request_id)
         self._calls.append((self._rows.event, event))
 
     def completed(self, request: Any) -> None:
@@ -93,11 +112,22 @@ class StepBook:
         self._asked.finished.append(num_output_tokens)
         if self._partly_prefilled:
             self._partly_prefilled.pop(request.request_id, None)
+        self._view.arrived_ns.pop(request.request_id, None)
         self._calls.append((self._rows.finished, (num_output_tokens, request.num_preemptions, request.request_id)))
 
     def left(self, kind: int, request: Any, num_output_tokens: int) -> None:
         """A request holds no slot any more, with so much output: it was preempted or aborted."""
         self._asked.changed = True
         self._partly_prefilled.pop(request.request_id, None)
+        if kind == ABORT:
+            self._view.arrived_ns.pop(request.request_id, None)
         event = (kind, self.clock(), num_output_tokens, request.num_preemptions, request.request_id)
         self._calls.append((self._rows.left, event))
+
+
+def _as_it_came(_: str, now: int) -> int:
+    return now
+
+
+def _sleep(seconds: float) -> None:
+    time.sleep(min(seconds, LONGEST_SLEEP_S))

@@ -10,6 +10,7 @@ from typing import Any
 from policies.core import PolicyState
 from policies.plugin.progress import Progress, statistics_of
 from policies.plugin.step_log import ADMISSION, FINISH, StepLog
+from policies.timed import HearsTime, TimedSteps
 
 # A prompt's part in a step: request_id, tokens computed in the step, num_computed_tokens after it, whether some are
 # left; then num_prompt_tokens, num_output_tokens (once the prompt is complete with the token on its way), max_tokens
@@ -37,6 +38,7 @@ class StepRows:
         "log",
         "pending",
         "progress",
+        "timed",
     )
 
     def __init__(self) -> None:
@@ -45,7 +47,9 @@ class StepRows:
         # Of the step scheduled last: prefill tokens, Σ n(context + n/2) over its chunks, decodes, Σ of their
         # contexts and the longest of these.
         self.content: tuple[int, float, int, int, int] = (0, 0.0, 0, 0, 0)
-        self.pending: deque[tuple[int, tuple[int, ...]]] = deque()  # when it was scheduled, and what it was
+        # When each was scheduled, what its row will be, and Σ of work and contexts as in `content`.
+        self.pending: deque[tuple[int, tuple[int, ...], float, int]] = deque()
+        self.timed: TimedSteps | None = None  # of steps whose tokens have come, where the policy wants to hear of time
         self._steps = 0  # scheduled so far
         self._done = 0  # steps whose output has come
         self._last_output = 0
@@ -97,7 +101,7 @@ class StepRows:
             *(self.progress.statistics() if decodes else statistics_of(entered)),
             self._state_id,
         )
-        self.pending.append((begun, columns))
+        self.pending.append((begun, columns, prefill_work, context))
         self._steps += 1
 
     def _prefill(self, chunks: list[PrefillChunk]) -> tuple[int, float, list[tuple[int, int]]]:
@@ -126,13 +130,22 @@ class StepRows:
 
     def came(self, now: int) -> None:
         """The tokens of the oldest step under way have come: its row is complete."""
-        begun, columns = self.pending.popleft()
+        begun, columns, prefill_work, context = self.pending.popleft()
         # With async scheduling a step is scheduled while the one before runs: it starts when that ends.
         start = max(begun, self._last_output)
         self._last_output = now
         self._done += 1
         if self.log is not None:
             self.log.step((start, now - start, *columns))
+        if self.timed is not None:
+            _, prefill_tokens, decodes, _, _, preempted, *_ = columns
+            self.timed.add(1, prefill_tokens, prefill_work, decodes, context, now - start, preempted)
+
+    def tell_of_time(self, hear: HearsTime) -> None:
+        """Tells a policy what its steps took, all whose tokens have come."""
+        self.catch_up()
+        if self.timed is not None:
+            self.timed.tell(hear)
 
     def finished(self, tokens: int, preemptions: int, request_id: str) -> None:
         """A request has all its tokens, with the output that came last."""

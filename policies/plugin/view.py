@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from policies.core import PartialPrefill
+from policies.core import PartialPrefill, WaitingRequest
+from policies.plugin.queue import as_waiting
 from policies.plugin.requirements import other_queue
 from policies.plugin.step_rows import StepRows
 
@@ -21,9 +22,12 @@ class EngineView:
         "_other_name",
         "_rows",
         "_scheduler",
+        "_ttft_s",
+        "arrived_ns",
         "block_size",
         "count_free",
         "decoding",
+        "now_ns",
         "partly_prefilled",
         "prefilling",
         "slots",
@@ -33,7 +37,7 @@ class EngineView:
         "watermark_blocks",
     )
 
-    def __init__(self, scheduler: Any, slots: int, rows: StepRows) -> None:
+    def __init__(self, scheduler: Any, slots: int, rows: StepRows, ttft_s: float | None = None) -> None:
         manager = scheduler.kv_cache_manager
         self._scheduler = scheduler
         self.count_free: Callable[[], int] = manager.block_pool.get_num_free_blocks
@@ -46,9 +50,13 @@ class EngineView:
         self.total_blocks: int = manager.block_pool.num_gpu_blocks - 1  # one is the null block
         self.watermark_blocks: int = getattr(manager, "watermark_blocks", 0)
         self.waiting = self.prefilling = self.decoding = 0
+        self.arrived_ns: dict[str, int] = {}  # of each request that has not ended, on the clock of `now_ns`
+        self.now_ns = 0
+        self._ttft_s = ttft_s
 
-    def look(self, held: int) -> None:
-        """Counts before a step, in which `held` requests hold a slot."""
+    def look(self, held: int, now_ns: int = 0) -> None:
+        """Counts before a step at `now_ns`, in which `held` requests hold a slot."""
+        self.now_ns = now_ns
         self.waiting = _length(self._scheduler.waiting) + _length(self._others())
         self.prefilling = len(self.partly_prefilled)
         self.decoding = held - self.prefilling
@@ -56,6 +64,22 @@ class EngineView:
     def _others(self) -> Any:
         """Waiting requests that vLLM keeps apart: those that were skipped, or hold KV blocks."""
         return getattr(self._scheduler, self._other_name) if self._other_name else ()
+
+    @property
+    def now_s(self) -> float:
+        """The engine's clock when this step was scheduled, s."""
+        return self.now_ns / 1e9
+
+    def times(self, request_id: str) -> tuple[float, float | None]:
+        """When a request came and by when it should have its first token, s."""
+        arrival_s = self.arrived_ns.get(request_id, 0) / 1e9
+        return arrival_s, None if self._ttft_s is None else arrival_s + self._ttft_s
+
+    def waiting_requests(self) -> Iterator[WaitingRequest]:
+        """The requests in the queue, in its order."""
+        for queue in (self._others(), self._scheduler.waiting):
+            for request in queue:
+                yield as_waiting(request, None, *self.times(request.request_id))
 
     @property
     def free_blocks(self) -> int:

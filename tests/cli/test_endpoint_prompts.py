@@ -15,13 +15,13 @@ from tests.support.dataset_files import lmsys_rows, lmsys_schema, write_parquet
 from tests.support.models import CHAT, write_model
 
 
-def test_the_data_sets_own_text_is_sent(bench: Bench, serve: Serve, tmp_path: Path) -> None:
+def test_the_data_sets_own_text_is_sent(bench: Bench, serve: Serve, tmp_path: Path, bytes_tokenizer: Path) -> None:
     turns = [{"from": "human", "value": f"Question {i}, please?"} for i in range(3)]
     answers = [{"from": "gpt", "value": "An answer of some words."}] * 3
     record = {"id": "a", "conversations": [turn for pair in zip(turns, answers, strict=True) for turn in pair]}
     (tmp_path / "s.json").write_text(json.dumps([record]))
-    url, _ = serve("--tokenizer", "qwen")
-    workload = f"sharegpt:path={tmp_path / 's.json'},tokenizer=qwen"
+    url, _ = serve("--tokenizer", str(bytes_tokenizer))
+    workload = f"sharegpt:path={tmp_path / 's.json'},tokenizer={bytes_tokenizer}"
     for api in ("completions", "chat"):
         result = bench("run", "--url", url, "--workload", workload, "--prompts", "dataset", "--api", api, "--json")
         assert result.code == 0, result.err
@@ -30,7 +30,7 @@ def test_the_data_sets_own_text_is_sent(bench: Bench, serve: Serve, tmp_path: Pa
         if api == "completions":
             assert not any("another length" in note for note in run["notes"]), run["notes"]
     chats = write_parquet(tmp_path / "l.parquet", lmsys_schema(), lmsys_rows(3, seed=8))
-    workload = f"lmsys:path={chats},tokenizer=qwen,forced=4"
+    workload = f"lmsys:path={chats},tokenizer={bytes_tokenizer},forced=4"
     result = bench(
         "run", "--url", url, "--workload", workload, "--prompts", "dataset", "--api", "completions", "--json"
     )

@@ -15,10 +15,14 @@ import pytest
 from tests.support.commands import BENCH, ENDPOINT_RUN, Bench, Serve
 from tests.support.partial_runs import completed_rows, handled, wait_for_completed, wait_until
 
+# Minutes of answers: a run that is under way when it is stopped, and whose prompts are made in no time.
+SLOW = ("--itl", "100")
+LONG_RUN = ("run", "--workload", "sharegpt:output_cap=8", "--requests", "2000", "--concurrency", "8")
+
 
 def test_a_server_that_dies_leaves_a_failed_run_with_what_it_had(bench: Bench, serve: Serve, tmp_path: Path) -> None:
-    url, server = serve()
-    command = [BENCH, "run", "--url", url, "--workload", "sharegpt:output_cap=8", "--requests", "100000"]
+    url, server = serve(*SLOW)
+    command = [BENCH, *LONG_RUN, "--url", url]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         wait_for_completed(process, tmp_path)
         server.kill()
@@ -45,8 +49,8 @@ def test_a_server_that_dies_leaves_a_failed_run_with_what_it_had(bench: Bench, s
 def test_a_stopped_run_keeps_what_was_measured(
     bench: Bench, serve: Serve, tmp_path: Path, signals: tuple[signal.Signals, ...]
 ) -> None:
-    url, _ = serve()
-    command = [BENCH, "run", "--url", url, "--workload", "sharegpt:output_cap=8", "--requests", "100000"]
+    url, _ = serve(*SLOW)
+    command = [BENCH, *LONG_RUN, "--url", url]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         wait_for_completed(process, tmp_path)
         for one in signals:
@@ -69,8 +73,8 @@ def test_a_stopped_run_keeps_what_was_measured(
 
 
 def test_a_terminal_that_closes_ends_the_run_as_ctrl_c_does(bench: Bench, serve: Serve, tmp_path: Path) -> None:
-    url, _ = serve()
-    command = [BENCH, "run", "--url", url, "--workload", "sharegpt:output_cap=8", "--requests", "100000"]
+    url, _ = serve(*SLOW)
+    command = [BENCH, *LONG_RUN, "--url", url]
     ours, its = os.openpty()
     os.set_blocking(ours, False)
     with subprocess.Popen(

@@ -83,10 +83,27 @@ def test_several_of_everything_are_combined(bench: Bench) -> None:
     assert {run["policy"] for run in runs} == {"v1", "eb:k=8,window=50", "v0"}
 
 
+def test_lists_of_slots_and_workloads_are_compared_each_by_itself(bench: Bench) -> None:
+    result = bench(
+        "run", "--gpu", "l40s", "--policy", "v1,v0", "--workload", "sharegpt,lmsys", "--slots", "16,32", "--requests",
+        "60", "--concurrency", "40", "--alone",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    for heading in ("sharegpt on l40s: ", "lmsys [lmsys (twin)] on l40s: "):
+        for slots in (16, 32):
+            assert any(
+                line.startswith(heading) and line.endswith(f", {slots} slots") for line in result.out.splitlines()
+            )
+    assert result.out.count("v0 against v1") == 4
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
         (("--gpu", "l40"), "l40s"),
+        (("--slots", "16,x"), "--slots"),
+        (("--slots", "16,0"), "--slots"),
+        (("--workload", "sharegpt,lmsis"), "lmsys"),
         (("--policy", "ebpluss"), "ebplus"),
         (("--workload", "sharegtp"), "sharegpt"),
         (("--policy", "eb:k=65"), "slots"),
@@ -161,7 +178,7 @@ def test_an_empty_trace_is_said(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_leaves_a_readable_interrupted_run(bench: Bench, tmp_path: Path) -> None:
-    command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "2000000"]
+    command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "400000"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         wait_for_completed(process, tmp_path)
         process.send_signal(signal.SIGINT)
@@ -189,7 +206,7 @@ def test_under_nohup_a_hang_up_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_kill_9_leaves_what_bench_recover_makes_readable(bench: Bench, tmp_path: Path) -> None:
-    command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "2000000"]
+    command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "400000"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         wait_for_completed(process, tmp_path)
         process.kill()

@@ -6,9 +6,8 @@ import random
 import tempfile
 from pathlib import Path
 
-from policies.core import DECODE, MIXED, Phase, PolicyError, StepPlan, View, WaitingRequest
+from policies.core import DECODE, MIXED, Phase, PolicyError, PolicyFault, StepPlan, View, WaitingRequest
 from policies.online.mixed import Mixed
-from policies.plugin.asked import PolicyFault
 from policies.vllm_emulated import Replay, make_scheduler
 from tests.support.inside_vllm import BASE, Erratic, LongestFirst, a_job, fails, using, watched
 

@@ -6,10 +6,9 @@ import random
 from collections import Counter
 from typing import Any
 
-from policies.core import WaitingRequest
+from policies.core import PolicyFault, WaitingRequest
 from policies.online.mixed import Mixed
 from policies.plugin import narrow as plugin_narrow
-from policies.plugin.asked import PolicyFault
 from policies.vllm_emulated import Replay, make_scheduler
 from tests.support.inside_vllm import BASE, Erratic, LongestFirst, a_job, fails, using, watched
 

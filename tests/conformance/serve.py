@@ -1,8 +1,8 @@
 """Real vLLM on the CPU with a small random model: run by the engine's Python with a list of jobs in a file.
 
 A job is as in policies/vllm_emulated.py, without times: requests are handed in a few at a time between
-outputs, so that they arrive at steps that only the step log knows. Each job has an engine of its own, a process
-forked from this one, which has imported vLLM once for all.
+outputs, so that they arrive at steps that only the step log knows. Each job has an engine of its own in this process,
+which has imported vLLM once for all.
 """
 
 from __future__ import annotations

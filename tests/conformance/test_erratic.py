@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict
 
 import numpy as np
 import pytest
 
-from policies.catalog import POLICIES
 from policies.core import STEP_COLUMNS
 from tests.support.conformance_cases import (
     TRACES,
@@ -34,33 +32,22 @@ from tests.support.conformance_cases import (
     told_ns,
 )
 from tests.support.emulated_engine import EmulatedEngine
-from tests.support.erratic_policy import add_to_catalog
 from tests.support.late_oracle import LateOracle
 
-
-@pytest.fixture(scope="module")
-def erratic_engine(engine_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedEngine]:
-    """vLLM's scheduler with the erratic policy in the catalog."""
-    folder = tmp_path_factory.mktemp("erratic")
-    engine = EmulatedEngine(engine_python, folder, "tests.support.erratic_policy")
-    add_to_catalog()
-    yield engine
-    del POLICIES["erratic"]
-    engine.close()
+pytestmark = [pytest.mark.timeout(100_000), pytest.mark.usefixtures("erratic")]
 
 
-def erratic_case(seed: int, spread: int = 1) -> Case:
-    options = {"salt": str(seed), "ordered": str(seed % 2)}
+def erratic_case(seed: int, spread: int = 1, timed: bool = True) -> Case:
+    options = {"salt": str(seed), "ordered": str(seed % 2), "timed": str(int(timed))}
     return dataclasses.replace(random_case(seed, spread), name="erratic", options=options)
 
 
-@pytest.mark.timeout(100_000)
-def test_the_virtual_engine_makes_vllms_steps(erratic_engine: EmulatedEngine) -> None:
+def test_the_virtual_engine_makes_vllms_steps(engine: EmulatedEngine) -> None:
     counts: Counter[str] = Counter()
     for seed in range(300_000, 300_000 + TRACES):
         case = erratic_case(seed)
         steps, requests, states = simulated(case, Nanosecond())
-        replayed = erratic_engine.run(case.job("arrival_steps", late=False, cost=1))
+        replayed = engine.run(case.job("arrival_steps", late=False, cost=1))
         check_steps(case, steps[:, WITHOUT_STATE], replayed.log.rows[:, WITHOUT_STATE], STEP_COLUMNS.index("phase"))
         check_states(case, steps, states, replayed)
         check_ends(case, requests[:, [0, 6, 7]].tolist(), replayed)
@@ -68,13 +55,12 @@ def test_the_virtual_engine_makes_vllms_steps(erratic_engine: EmulatedEngine) ->
     check_counts("erratic: virtual engine = vLLM, arrivals in steps", counts)
 
 
-@pytest.mark.timeout(100_000)
-def test_with_a_cost_that_tells_every_content(erratic_engine: EmulatedEngine) -> None:
+def test_with_a_cost_that_tells_every_content(engine: EmulatedEngine) -> None:
     counts: Counter[str] = Counter()
     for seed in range(400_000, 400_000 + max(36, TRACES // 4)):
         case = erratic_case(seed, spread=500)
         steps, requests, states = simulated(case, Told())
-        replayed = erratic_engine.run(case.job("due_ns", late=False, cost="ask"), told_ns)
+        replayed = engine.run(case.job("due_ns", late=False, cost="ask"), told_ns)
         check_steps(case, steps[:, WITHOUT_STATE], replayed.log.rows[:, WITHOUT_STATE])
         check_states(case, steps, states, replayed)
         check_requests(case, requests, replayed)
@@ -82,17 +68,16 @@ def test_with_a_cost_that_tells_every_content(erratic_engine: EmulatedEngine) ->
     check_counts("erratic: virtual engine = vLLM, arrivals in time", counts)
 
 
-@pytest.mark.timeout(100_000)
-def test_with_asynchronous_scheduling_vllm_is_one_step_late(erratic_engine: EmulatedEngine) -> None:
+def test_with_asynchronous_scheduling_vllm_is_one_step_late(engine: EmulatedEngine) -> None:
     counts: Counter[str] = Counter()
     seed = 500_000
     while counts["traces"] < TRACES:
         seed += 1
-        case = erratic_case(seed)
+        case = erratic_case(seed, timed=False)
         if case.stream.due_ns is None:
             continue
         oracle = LateOracle(case.stream, case.policy(), Nanosecond(), case.limits).run()
-        replayed = erratic_engine.run(case.job("arrival_steps", late=True, cost=1))
+        replayed = engine.run(case.job("arrival_steps", late=True, cost=1))
         ours = np.array([list(asdict(step).values()) for step in oracle.steps])
         check_steps(case, ours, replayed.log.rows[:, WITHOUT_STATE], STEP_COLUMNS.index("phase"))
         check_ends(case, [[r.row, r.output, r.preemptions] for r in oracle.ended], replayed)

@@ -17,6 +17,7 @@ from harness.simulate.limits import EngineLimits
 from policies.core import STEP_COLUMNS, StepCosts
 from tests.support.conformance_cases import WITHOUT_STATE, Case, Nanosecond, check_steps, plain, simulated
 from tests.support.places import ROOT
+from tests.support.real_vllm import LEAN
 from workloads.core.arrivals import Constant
 from workloads.core.stream import Stream
 from workloads.core.trace import Trace
@@ -38,7 +39,7 @@ POLICIES: tuple[tuple[str, dict[str, str]], ...] = (
     ("ebplus", {"update_every": "10", "window": "40", "cooldown": "1"}),
 )
 RNG = np.random.default_rng(7)
-PROMPTS, OUTPUTS = RNG.integers(1, 150, 160), RNG.integers(1, 80, 160)
+PROMPTS, OUTPUTS = RNG.integers(1, 150, 100), RNG.integers(1, 80, 100)
 
 
 def case_of(policy: int, rows: slice | list[int], due: npt.NDArray[np.int64] | None) -> Case:
@@ -61,7 +62,13 @@ def step_logs(engine_python: str, tmp_path_factory: pytest.TempPathFactory) -> l
     done = subprocess.run(
         [engine_python, "-m", "tests.conformance.serve", str(folder / "jobs.json")],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_KVCACHE_SPACE": "1"},
+        env={
+            **os.environ,
+            **LEAN,
+            "PYTHONPATH": str(ROOT),
+            "VLLM_LOGGING_LEVEL": "ERROR",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -179,26 +179,6 @@ def test_a_scheduler_that_fails_names_policy_and_step_and_the_next_run_goes_on(
     assert emulate(dataclasses.replace(SPEC, requests=20), process, tmp_path).status == "complete"
 
 
-def test_a_process_that_is_killed_fails_its_run_and_keeps_the_rows(tmp_path: Path, python: Path) -> None:
-    one = SchedulerProcess(python)
-    prepared = ready(dataclasses.replace(SPEC, requests=2000), one)
-
-    def kill(status: Status) -> None:
-        if status.finished > 100 and one._process is not None and one._process.poll() is None:
-            os.kill(one._process.pid, signal.SIGKILL)
-
-    try:
-        failed = run(prepared, tmp_path, ["bench"], kill, lambda: False)
-        assert failed.status == "failed"
-        assert "process ended (signal 9)" in failed.manifest["reason"]
-        assert failed.manifest["counts"]["requests"] > 100
-        steps = failed.steps()
-        assert steps is not None
-        assert np.all(np.diff(steps["t_s"].to_numpy()) > 0)
-    finally:
-        one.close()
-
-
 def test_the_command_line(tmp_path: Path, python: Path) -> None:
     bench = bench_in(tmp_path)
     given = ("run", "--engine", "emulated", "--engine-python", str(python), "--gpu", "l40s", "--workload", "sharegpt")
@@ -220,3 +200,20 @@ def test_the_command_line(tmp_path: Path, python: Path) -> None:
     (directory,) = tmp_path.glob("stopped/*/*/*/*/*")
     assert pq.read_table(directory / "steps.parquet").num_rows > 0
     assert bench("show", str(directory), "--json").json["runs"][0]["status"] == "interrupted"
+
+
+def test_a_process_that_is_killed_fails_its_run_and_keeps_the_rows(tmp_path: Path, process: SchedulerProcess) -> None:
+    # The last test, for it ends the process that all others share.
+    prepared = ready(dataclasses.replace(SPEC, requests=2000), process)
+
+    def kill(status: Status) -> None:
+        if status.finished > 100 and process._process is not None and process._process.poll() is None:
+            os.kill(process._process.pid, signal.SIGKILL)
+
+    failed = run(prepared, tmp_path, ["bench"], kill, lambda: False)
+    assert failed.status == "failed"
+    assert "process ended (signal 9)" in failed.manifest["reason"]
+    assert failed.manifest["counts"]["requests"] > 100
+    steps = failed.steps()
+    assert steps is not None
+    assert np.all(np.diff(steps["t_s"].to_numpy()) > 0)

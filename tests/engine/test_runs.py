@@ -1,4 +1,7 @@
-"""`bench run --engine vllm`: a server of its own for each policy, one of which is killed at its work."""
+"""`bench run --engine vllm`: a server of its own for each policy, one of which is killed at its work.
+
+The runs that nothing happens to are those of the demonstration (test_demo.py), and one of vLLM untouched.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,12 @@ import pytest
 from harness.runs.step_log import read_step_log
 from tests.support.commands import BENCH, Bench
 from tests.support.partial_runs import completed_rows
-from tests.support.real_vllm import RUN, engines, wait_for
+from tests.support.real_vllm import DEMO_REQUESTS, LEAN, RUN, Demo, engines, wait_for
 
-POLICIES = ("stock", "v1", "v0", "eb:k=4", "eb", "ebplus")
 VICTIM = "v0"
-REQUESTS = 2000
+# The session of a crash: the arm that is killed, then one that nothing of ours rides in.
+ARMS = (VICTIM, "stock")
+REQUESTS = 600
 # Checks that a busy machine fails.
 BUSY = {"client_cpu", "client_wait", "delivery", "elsewhere", "send_lag"}
 
@@ -35,13 +39,13 @@ def driven(place: Path, policy: str) -> Path | None:
 
 
 @pytest.fixture(scope="module")
-def session(place: Path, engine_python: str) -> tuple[int, dict[str, Any], dict[str, Path]]:
-    """All policies in one `bench run`, one engine killed at its work: exit code, document, directories."""
+def crashed(place: Path, engine_python: str) -> tuple[int, dict[str, Any], dict[str, Path]]:
+    """Two arms in one `bench run`, the first's engine killed at its work: exit code, document, directories."""
     command = [
         BENCH,
         *RUN,
         "--policy",
-        ",".join(POLICIES),
+        ",".join(ARMS),
         "--requests",
         str(REQUESTS),
         "--engine-python",
@@ -60,11 +64,21 @@ def session(place: Path, engine_python: str) -> tuple[int, dict[str, Any], dict[
     return process.returncode, document, {run["policy"]: place / run["dir"] for run in document["runs"]}
 
 
-def test_a_crash_fails_its_run_and_no_other(session: tuple[int, dict[str, Any], dict[str, Path]], place: Path) -> None:
-    code, document, _ = session
+@pytest.fixture(scope="module")
+def whole(demo: Demo, crashed: tuple[int, dict[str, Any], dict[str, Path]]) -> dict[str, Path]:
+    """The directories of runs that were let alone: the demonstration's three and vLLM untouched."""
+    return demo.directories | {"stock": crashed[2]["stock"]}
+
+
+def manifest(directory: Path) -> dict[str, Any]:
+    return dict(json.loads((directory / "run.json").read_bytes()))
+
+
+def test_a_crash_fails_its_run_and_no_other(crashed: tuple[int, dict[str, Any], dict[str, Path]], place: Path) -> None:
+    code, document, _ = crashed
     assert code == 3
     status = {run["policy"]: run["status"] for run in document["runs"]}
-    assert status == {policy: "failed" if policy == VICTIM else "complete" for policy in POLICIES}
+    assert status == {VICTIM: "failed", "stock": "complete"}
     (victim,) = (run for run in document["runs"] if run["policy"] == VICTIM)
     assert victim["verdict"]["level"] == "INVALID"
     assert "the engine failed" in victim["verdict"]["reasons"][0]
@@ -73,41 +87,33 @@ def test_a_crash_fails_its_run_and_no_other(session: tuple[int, dict[str, Any], 
     assert not engines(place)
 
 
-@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != VICTIM])
-def test_nothing_is_lost_or_twice(policy: str, session: tuple[int, dict[str, Any], dict[str, Path]]) -> None:
-    _, document, directories = session
-    (run,) = (run for run in document["runs"] if run["policy"] == policy)
-    assert run["counts"]["completed"] == REQUESTS
-    assert run["kind"] == "measured"
-    rows = pq.read_table(directories[policy] / "requests.parquet").to_pylist()
-    assert sorted(row["row"] for row in rows) == list(range(REQUESTS))
+@pytest.mark.parametrize("policy", ["v1", "eb", "ebplus", "stock"])
+def test_nothing_is_lost_or_twice(policy: str, whole: dict[str, Path]) -> None:
+    told = manifest(whole[policy])
+    requests = REQUESTS if policy == "stock" else DEMO_REQUESTS
+    assert told["counts"]["completed"] == requests
+    assert told["kind"] == "measured"
+    rows = pq.read_table(whole[policy] / "requests.parquet").to_pylist()
+    assert sorted(row["row"] for row in rows) == list(range(requests))
     assert all(row["output_tokens"] == row["expected_output_tokens"] for row in rows)
-    wrong = {one["name"] for one in manifest(directories[policy])["verdict"]["checks"] if one["level"] == "INVALID"}
+    wrong = {one["name"] for one in told["verdict"]["checks"] if one["level"] == "INVALID"}
     # What else runs on the machine of a test is none of the run's doing.
     assert wrong <= BUSY
 
 
-def manifest(directory: Path) -> dict[str, Any]:
-    return dict(json.loads((directory / "run.json").read_bytes()))
-
-
-@pytest.mark.parametrize("policy", ["v1", "eb:k=4", "eb", "ebplus"])
-def test_the_step_log_accounts_for_every_token(
-    policy: str, session: tuple[int, dict[str, Any], dict[str, Path]]
-) -> None:
-    _, _, directories = session
-    directory = directories[policy]
-    steps = pq.read_table(directory / "steps.parquet").to_pylist()
-    told = manifest(directory)
+@pytest.mark.parametrize("policy", ["v1", "eb", "ebplus"])
+def test_the_step_log_accounts_for_every_token(policy: str, whole: dict[str, Path]) -> None:
+    steps = pq.read_table(whole[policy] / "steps.parquet").to_pylist()
+    told = manifest(whole[policy])
     counts = told["counts"]
     assert told["engine_steps"]["policy"] == policy
     assert counts["preemptions"] == 0, "the KV cache is ample"
     assert sum(step["prefill_tokens"] for step in steps) == counts["prompt_tokens"]
     # A prompt's last chunk gives the first token.
-    assert sum(step["decode_requests"] for step in steps) == counts["output_tokens"] - REQUESTS
+    assert sum(step["decode_requests"] for step in steps) == counts["output_tokens"] - DEMO_REQUESTS
     assert steps[0]["t_s"] >= 0
     assert all(a["t_s"] + a["duration_s"] <= b["t_s"] + 1e-9 for a, b in itertools.pairwise(steps))
-    if policy.startswith("eb") and policy != "ebplus":
+    if policy == "eb":
         assert counts["mixed_steps"] == 0
     if policy == "v1":
         assert counts["mixed_steps"] > 0
@@ -116,8 +122,8 @@ def test_the_step_log_accounts_for_every_token(
         assert steps[-1]["policy_k"] is not None
 
 
-def test_stock_has_no_step_log(session: tuple[int, dict[str, Any], dict[str, Path]]) -> None:
-    _, document, directories = session
+def test_stock_has_no_step_log(crashed: tuple[int, dict[str, Any], dict[str, Path]]) -> None:
+    _, document, directories = crashed
     (run,) = (run for run in document["runs"] if run["policy"] == "stock")
     assert run["counts"]["steps"] in (0, None)
     assert not {"gap_mean", "violation_share", "externality"} & {
@@ -127,42 +133,44 @@ def test_stock_has_no_step_log(session: tuple[int, dict[str, Any], dict[str, Pat
 
 
 def test_what_was_started_and_what_it_is_stand_in_the_manifest(
-    session: tuple[int, dict[str, Any], dict[str, Path]], engine_python: str
+    whole: dict[str, Path], crashed: tuple[int, dict[str, Any], dict[str, Path]]
 ) -> None:
-    _, _, directories = session
-    for policy in POLICIES:
-        told = manifest(directories[policy])
+    for policy, directory in (whole | crashed[2]).items():
+        told = manifest(directory)
         provenance = told["provenance"]
         assert provenance["engine_version"].startswith("0.")
         assert provenance["async_scheduling"] is False, "vLLM on a CPU forces it off"
-        assert provenance["engine_settings"]["max_num_seqs"] == 16
-        assert provenance["engine_settings"]["max_num_batched_tokens"] == 256
+        # The demonstration asks for other sizes than RUN does, and each server says what it was given.
+        sizes = (16, 256) if policy in ARMS else (32, 512)
+        settings = provenance["engine_settings"]
+        assert (settings["max_num_seqs"], settings["max_num_batched_tokens"]) == sizes
         assert provenance["engine_command"][1:3] == ["-m", "vllm.entrypoints.openai.api_server"]
-        assert (directories[policy] / "engine.log").stat().st_size > 1000
+        assert (directory / "engine.log").stat().st_size > 1000
         if policy != VICTIM:
             assert told["prefix_cache"]["observed"] == 0
     commands = [
-        [word for word in manifest(directories[policy])["provenance"]["engine_command"] if not word.isdigit()]
-        for policy in ("v1", "eb:k=4", "ebplus")
+        [word for word in manifest(whole[policy])["provenance"]["engine_command"] if not word.isdigit()]
+        for policy in ("v1", "eb", "ebplus")
     ]
     assert len({tuple(word for word in words if not word.startswith("{")) for words in commands}) == 1
 
 
-def test_arms_compare_and_show(session: tuple[int, dict[str, Any], dict[str, Path]], bench: Bench) -> None:
-    _, _, directories = session
-    shown = bench("show", str(directories["ebplus"]))
+def test_arms_compare_and_show(whole: dict[str, Path], bench: Bench) -> None:
+    shown = bench("show", str(whole["ebplus"]))
     assert shown.code == 0
     assert "measured · complete" in shown.out
-    compared = bench("compare", str(directories["v1"]), str(directories["ebplus"]), "--json")
+    compared = bench("compare", str(whole["v1"]), str(whole["ebplus"]), "--json")
     assert compared.code == 0, compared.err
 
 
 def test_kill_9_leaves_a_run_to_recover_and_no_process(place: Path, engine_python: str, bench: Bench) -> None:
     command = [BENCH, *RUN, "--policy", "eb:k=8", "--requests", "20000", "--engine-python", engine_python]
+    # The whole tree that a user's vLLM is on a CPU, its worker a process of its own.
+    usual = {name: value for name, value in os.environ.items() if name not in LEAN}
     own = {"BENCH_CACHE": str(place / "cache"), "HF_HUB_OFFLINE": "1"}
-    with subprocess.Popen(command, cwd=place, env=os.environ | own, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(command, cwd=place, env=usual | own, stderr=subprocess.DEVNULL) as process:
         partial = wait_for(lambda: driven(place, "eb:k=8"))
-        assert len(engines(place)) >= 3, "guardian, server and engine"
+        assert len(engines(place)) >= 4, "guardian, server, engine and worker"
         process.kill()
     wait_for(lambda: not engines(place), 60)
     recovered = bench("recover", str(partial))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
+from hypothesis import settings
 
 from policies.core import Phase
 from tests.support.batch_cases import ORDERED, Case, Seeded, case_of, crowded
@@ -50,11 +51,13 @@ ANY = ALWAYS | {"rejected": 50, "gate_closed": 50, "empty_prefills": 50}
 FULL = ALWAYS | {"starved_chunks": 40, "empty_prefills": 50, "starved_prefills": 5}
 ORDER = ALWAYS | {"held_back": 50, "guarded_preemptions": 25, "empty_prefills": 50}
 CHANGE = ALWAYS | {"mode_changes": 30, "watermark_held": 50}
+# Each shard sees everything that it is there for; `make soak` plays more of each kind.
+SOAK = settings.default is not None and settings.default.max_examples > 1000
 SHARDS = (
-    *(Shard(any_case, range(first, first + 50), ANY) for first in range(0, 150, 50)),
+    *(Shard(any_case, range(first, first + 50), ANY) for first in range(0, 1000 if SOAK else 100, 50)),
     Shard(crowded_case, range(0, 150, 5), FULL),
-    *(Shard(ordered_case, range(first, first + 25), ORDER) for first in range(200, 300, 25)),
-    *(Shard(changing_case, range(first, first + 25), CHANGE) for first in range(150, 200, 25)),
+    *(Shard(ordered_case, range(first, first + 25), ORDER) for first in range(200, 1000 if SOAK else 250, 25)),
+    *(Shard(changing_case, range(first, first + 25), CHANGE) for first in range(150, 500 if SOAK else 175, 25)),
 )
 
 

@@ -22,7 +22,7 @@ from tests.support.batch_cases import Case, Seeded, case_of, crowded
 from tests.support.batch_played import check_conservation, play
 
 # Strict traces, in `make check` and in `make soak`.
-TRACES = 10_000 if settings.default is not None and settings.default.max_examples > 1000 else 300
+TRACES = 10_000 if settings.default is not None and settings.default.max_examples > 1000 else 100
 
 
 def strict_case(seed: int) -> Case:

@@ -108,8 +108,9 @@ class Case:
     def new_policy(self) -> Watching:
         if self.policy == "in arrival order":
             return Watching(Mixed(Ranked(lambda _: 0)))
-        if self.policy in ("erratic", "erratic order"):
-            return Watching(make_erratic(int(dict(self.options)["salt"]), self.policy == "erratic order"))
+        if self.policy in ERRATIC:
+            salt = int(dict(self.options)["salt"])
+            return Watching(make_erratic(salt, self.policy == "erratic order", self.policy == "erratic timed"))
         return Watching(make_policy(self.policy, dict(self.options), self.limits.slots, self.costs))
 
     def fits(self, row: int) -> bool:
@@ -144,7 +145,7 @@ def policy_of(
             "guard": draw.choice(("strict", "strict", "strict", "lenient")),
             "prefill": draw.choice(("mixed", "mixed", "exclusive")),
         }
-    if kind in ("erratic", "erratic order"):
+    if kind in ERRATIC:
         return kind, {"salt": str(draw.integer(0, 1000))}
     often = {"update_every": str(draw.choice((1, 2, 10))), "window": str(draw.choice((1, 5, 40, 500)))}
     if kind == "k":
@@ -163,7 +164,8 @@ def policy_of(
     return "ebplus", {"delta": str(delta), "smoothing": smoothing, "cooldown": cooldown, **often}
 
 
-KINDS = ("v1", "v0", "k", "eb", "ebplus", "ebplus", "erratic")
+ERRATIC = ("erratic", "erratic order", "erratic timed")
+KINDS = ("v1", "v0", "k", "eb", "ebplus", "ebplus", "erratic", "erratic timed")
 
 
 ORDERED = ("sjf", "ljf", "isjl", "isjl", "isjl", "erratic order")
@@ -223,7 +225,7 @@ def phases_of(draw: Draw, n: int) -> tuple[tuple[int, ...], tuple[int, ...], boo
     return tuple(draw.integer(1, 20) for _ in counts), tuple(counts), draw.choice((True, False))
 
 
-def crowded(draw: Draw, kinds: Sequence[str] = ("v1", "ebplus", "erratic", "erratic")) -> Case:
+def crowded(draw: Draw, kinds: Sequence[str] = ("v1", "ebplus", "erratic", "erratic timed")) -> Case:
     """Long prompts in small chunks among many decodes, with KV for about two: chunks that find no block."""
     case = case_of(draw, 20, 80, kinds)
     prompts = tuple(draw.choice((1, 1, 5, 400)) for _ in case.prompts)
@@ -244,7 +246,7 @@ def crowded(draw: Draw, kinds: Sequence[str] = ("v1", "ebplus", "erratic", "erra
 def cases(draw: st.DrawFn) -> Case:
     drawn = Drawn(draw)
     if drawn.integer(0, 4) == 4:
-        return crowded(drawn, drawn.choice((("v1", "ebplus", "erratic", "erratic"), ORDERED)))
+        return crowded(drawn, drawn.choice((("v1", "ebplus", "erratic", "erratic timed"), ORDERED)))
     return case_of(drawn, kinds=drawn.choice((KINDS, KINDS, ORDERED)))
 
 
@@ -301,8 +303,11 @@ def cached_cases(draw: st.DrawFn) -> Case:
     return cached_case(Drawn(draw))
 
 
-# Cases are large: slow to draw, and slow where hypothesis shrinks. How many there are is the profile's.
-large_cases = settings(deadline=None, suppress_health_check=list(HealthCheck))
+# Cases are large: slow to draw, and slow where hypothesis shrinks. There are two thirds of what the profile says.
+assert settings.default is not None
+large_cases = settings(
+    deadline=None, suppress_health_check=list(HealthCheck), max_examples=settings.default.max_examples * 2 // 3
+)
 
 
 def tight(policy: str, options: dict[str, str], prompts: Sequence[int], outputs: Sequence[int], **limits: int) -> Case:

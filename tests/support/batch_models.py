@@ -12,6 +12,7 @@ from harness.profiles.cost import CostModel
 from harness.profiles.linear import Linear
 from harness.profiles.roofline import Roofline
 from policies.core import Policy, PolicyState, StepCosts, StepPlan, View
+from policies.timed import HearsTime, hearer_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,10 @@ class Watching:
         self.steps += steps
         self.producing += [(decodes, running, first_tokens)] * steps
         self.policy.on_steps(steps, decodes, running, first_tokens)
+
+    @property
+    def on_timed_step(self) -> HearsTime | None:
+        return hearer_of(self.policy)
 
     def on_admit(self, prompt_tokens: int) -> None:
         self.told.append(("admit", prompt_tokens))

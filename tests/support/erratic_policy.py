@@ -2,7 +2,8 @@
 
 Two engines that ask it at other steps, or tell it otherwise, part ways with the next answer. It uses the standard
 library alone, and goes into vLLM's process as it is: `python -m tests.support.erratic_policy` is
-`python -m policies.vllm_emulated` with it in the catalog, as `erratic:salt=N` and `erratic:salt=N,ordered=1`.
+`python -m policies.vllm_emulated` with it in the catalog, as `erratic:salt=N` and `erratic:salt=N,ordered=1`. With
+`timed=1` it also hears what its steps took, and limits the prompt tokens of a step.
 """
 
 from __future__ import annotations
@@ -35,12 +36,16 @@ class Erratic:
             return StepPlan(Phase.DECODE, 0, steps)
         if not view.prefilling and not view.decoding:
             admit = max(1, admit)
-        return StepPlan(rng.choice((Phase.MIXED, Phase.MIXED, Phase.PREFILL)), admit, steps)
+        return StepPlan(rng.choice((Phase.MIXED, Phase.MIXED, Phase.PREFILL)), admit, steps, self.limit(rng))
 
     def on_steps(self, steps: int, decodes: int, running: int, first_tokens: int) -> None:
         self.steps += steps
         self.decoded += steps * decodes + first_tokens
         self.told += steps * running
+
+    def limit(self, rng: random.Random) -> int:
+        """The most prompt tokens of a step."""
+        return UNLIMITED
 
     def on_admit(self, prompt_tokens: int) -> None:
         self.told += 3 * prompt_tokens
@@ -52,23 +57,49 @@ class Erratic:
         return self._state
 
 
+class Timed(Erratic):
+    """What it hears of time decides as well."""
+
+    def limit(self, rng: random.Random) -> int:
+        return rng.choice((1, 3, 17, 100, UNLIMITED))
+
+    def on_timed_step(
+        self,
+        steps: int,
+        prefill_tokens: int,
+        prefill_work: float,
+        decodes: int,
+        context: float,
+        seconds: float,
+        preempted: int,
+        /,
+    ) -> None:
+        heard = (steps, prefill_tokens, prefill_work, decodes, context, round(seconds * 1e12), preempted)
+        self.told += sum(round(2 * n) * prime for n, prime in zip(heard, (3, 7, 11, 13, 17, 19, 23), strict=True))
+
+
 def by_prompt(request: WaitingRequest) -> int:
     return request.num_prompt_tokens
 
 
-def make_erratic(salt: int, ordered: bool) -> Erratic:
-    return Erratic(salt, Ranked(by_prompt) if ordered else None)
+def make_erratic(salt: int, ordered: bool, timed: bool = False) -> Erratic:
+    order = Ranked(by_prompt) if ordered else None
+    return Timed(salt, order) if timed else Erratic(salt, order)
 
 
 def add_to_catalog() -> None:
     """Makes it a policy by name."""
-    options = (Option("salt", int, 0, "a seed"), Option("ordered", int, 0, "1: with an order of its own"))
+    options = (
+        Option("salt", int, 0, "a seed"),
+        Option("ordered", int, 0, "1: with an order of its own"),
+        Option("timed", int, 0, "1: hears what its steps took"),
+    )
     POLICIES["erratic"] = PolicyEntry(
         "erratic",
         "for tests",
         "tests",
         options,
-        lambda values, _: make_erratic(values["salt"], bool(values["ordered"])),
+        lambda values, _: make_erratic(values["salt"], bool(values["ordered"]), bool(values["timed"])),
     )
 
 

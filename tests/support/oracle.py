@@ -7,10 +7,12 @@ policy asked before each. The rules are stock vLLM's.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from harness.profiles.cost import CostModel
 from harness.simulate.limits import EngineLimits
-from policies.core import PartialPrefill, Phase, Policy, PolicyState, StepPlan, WaitingRequest
+from policies.core import UNLIMITED, PartialPrefill, Phase, Policy, PolicyState, StepPlan, WaitingRequest
+from policies.timed import hearer_of
 from tests.support.oracle_blocks import OracleBlocks
 from tests.support.oracle_clients import Clients
 from tests.support.oracle_rows import DECODE, MIXED, PREFILL, TOO_LONG, Counts, Request, StepRow
@@ -56,6 +58,8 @@ class Oracle:
         self.state: PolicyState | None = None  # what the policy held to be true when it made that
         self.again_at = 0  # the step before which it has run out
         self.changed = True  # something happened since it was made
+        # Of each step since then: prefill tokens and work, decodes, Σ of their contexts, preempted, duration (ns).
+        self.times: list[tuple[int, float, int, int, int, int]] = []
 
     # What a policy may look at besides the counts.
 
@@ -138,6 +142,7 @@ class Oracle:
         self.free_blocks = self.blocks.unheld
         # A policy is asked when its plan has run out, when something changed, and where its order may let one start.
         if self.changed or len(self.steps) >= self.again_at or (self.policy.order is not None and self.queue):
+            self.tell_of_time()
             self.plan, self.changed = self.policy.plan(self), False
             self.again_at = len(self.steps) + self.plan.steps
             self.state = self.policy.state()
@@ -146,13 +151,13 @@ class Oracle:
         self.states.append(self.state)
 
         if plan.phase is Phase.MIXED:
-            scheduled, preempted = self.continue_running(list(self.running))
+            scheduled, preempted = self.continue_running(list(self.running), plan.tokens)
             if not preempted:
-                scheduled += self.admit(plan.admit, scheduled)
+                scheduled += self.admit(plan.admit, scheduled, plan.tokens)
         elif plan.phase is Phase.PREFILL:
-            scheduled, preempted = self.continue_running([r for r in self.running if r.prefilling])
+            scheduled, preempted = self.continue_running([r for r in self.running if r.prefilling], plan.tokens)
             if not preempted:
-                scheduled += self.admit(plan.admit, scheduled)
+                scheduled += self.admit(plan.admit, scheduled, plan.tokens)
             if not scheduled:
                 self.counts.empty_prefills += 1
                 self.counts.starved_prefills += preempted
@@ -165,6 +170,19 @@ class Oracle:
             self.execute(scheduled, preempted)
         else:
             self.on_nothing_to_do()
+
+    def tell_of_time(self) -> None:
+        """What the steps since the last plan took; only steps of as many decodes and nothing else count as equal."""
+        hear = hearer_of(self.policy)
+        if hear is None:
+            return
+        for decodes_alone, group in groupby(self.times, lambda step: step[2] if not step[0] and not step[4] else 0):
+            for told in [list(group)] if decodes_alone else [[step] for step in group]:
+                prefill_tokens, prefill_work, decodes, _, preempted, _ = told[0]
+                context = sum(step[3] for step in told) / len(told)
+                seconds = sum(step[5] for step in told) / 1e9 / len(told)
+                hear(len(told), prefill_tokens, prefill_work, decodes, context, seconds, preempted)
+        self.times.clear()
 
     # What asynchronous scheduling does otherwise (late_oracle.py).
 
@@ -186,7 +204,9 @@ class Oracle:
         self.policy.on_finish(request.output)
         self.clients.follow(request.row, request.done)
 
-    def continue_running(self, candidates: list[Request]) -> tuple[list[tuple[Request, int]], int]:
+    def continue_running(
+        self, candidates: list[Request], prompt_tokens: int = UNLIMITED
+    ) -> tuple[list[tuple[Request, int]], int]:
         """(request, tokens) in running order, and how many were preempted for them."""
         scheduled: list[tuple[Request, int]] = []
         budget, preempted, place = self.token_budget, 0, 0
@@ -195,7 +215,8 @@ class Oracle:
             place += 1
             if not self.continues(request):
                 continue
-            tokens = min(request.to_prefill - request.computed, budget) if request.prefilling else 1
+            left = request.to_prefill - request.computed
+            tokens = min(left, budget, prompt_tokens) if request.prefilling else 1
             starved = request.prefilling
             while not self.blocks.grow(request, tokens):
                 victim = candidates.pop()
@@ -208,9 +229,12 @@ class Oracle:
             budget -= tokens
         return scheduled, preempted
 
-    def admit(self, at_most: int, scheduled: list[tuple[Request, int]]) -> list[tuple[Request, int]]:
+    def admit(
+        self, at_most: int, scheduled: list[tuple[Request, int]], prompt_tokens: int
+    ) -> list[tuple[Request, int]]:
         admitted: list[tuple[Request, int]] = []
         budget = self.token_budget - sum(tokens for _, tokens in scheduled)
+        budget = min(budget, prompt_tokens - sum(tokens for request, tokens in scheduled if request.prefilling))
         while self.queue and budget and len(self.running) < self.slots and len(admitted) < at_most:
             request = self.first_waiting()
             if request is None:
@@ -254,14 +278,12 @@ class Oracle:
         prefills = [(request, tokens) for request, tokens in scheduled if request.prefilling]
         decodes = [request for request, _ in scheduled if not request.prefilling]
         prefill_tokens = sum(tokens for _, tokens in prefills)
-        seconds = self.cost.seconds(
-            prefill_tokens,
-            sum(tokens * (request.computed + tokens / 2) for request, tokens in prefills),
-            len(decodes),
-            sum(request.context for request in decodes),
-            max((request.context for request in decodes), default=0),
-        )
+        prefill_work = sum(tokens * (request.computed + tokens / 2) for request, tokens in prefills)
+        context = sum(request.context for request in decodes)
+        longest = max((request.context for request in decodes), default=0)
+        seconds = self.cost.seconds(prefill_tokens, prefill_work, len(decodes), context, longest)
         duration = round(seconds * 1e9)
+        self.times.append((prefill_tokens, prefill_work, len(decodes), context, preempted, duration))
         start, end = self.now, self.now + duration
         kv_tokens = self.block_size * (self.total_blocks - self.blocks.unheld)
         held = len(self.running)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.engines.serving.tiny_model import FLAGS
+
+# A start of vLLM takes two thirds of the time with engine and worker in one process and a thread for the model, which
+# has two layers. What it does besides is the same; tests/engine/test_runs.py starts one server as users do.
+LEAN = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
 
 
 def engine_python_or_skip() -> str:
@@ -21,6 +27,18 @@ def engine_python_or_skip() -> str:
             pytest.fail(why)
         pytest.skip(why)
     return python
+
+
+# Of the demonstration's runs; `make soak` has the 2,000 with which "nothing is lost" was first shown.
+DEMO_REQUESTS = int(os.environ.get("BENCH_ENGINE_REQUESTS", "200"))
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What `scripts/demo_vllm.sh` left: how it ended, and the directory of each policy's run."""
+
+    done: subprocess.CompletedProcess[str]
+    directories: dict[str, Path]
 
 
 # Step costs of the size that this model has on a CPU; what they are decides nothing here.

@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
+from harness.runs.run import POLICY_FILE
 from policies.catalog import INTERVAL, read_options, read_policy
 from policies.core import StepCosts
 
@@ -56,6 +57,8 @@ class Plugin:
     policy: str
     costs: StepCosts | None
     step_log: Path
+    policy_sha256: str = ""
+    ttft_s: float | None = None
 
     @property
     def config(self) -> str:
@@ -66,8 +69,15 @@ class Plugin:
             "options": options,
             "costs": None if self.costs is None else dataclasses.asdict(self.costs),
             "step_log": str(self.step_log),
+            **plugin_file(self.step_log.parent, self.policy_sha256),
+            **({} if self.ttft_s is None else {"ttft_s": self.ttft_s}),
         }
         return json.dumps({"bench_policy": policy})
+
+
+def plugin_file(directory: Path, sha256: str) -> dict[str, str]:
+    """What the plugin is told of a policy in a user's file, whose copy lies in the run's directory."""
+    return {"file": str(directory / POLICY_FILE), "sha256": sha256} if sha256 else {}
 
 
 def read_engine_args(text: str) -> str:

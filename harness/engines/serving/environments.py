@@ -203,7 +203,8 @@ def _fill(python: Path, recipe: Kind, say: Callable[[str], None]) -> None:
     """Put the packages of a recipe into an environment, and take out what must not be there."""
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "-q"]
     say(f"installing {' '.join(recipe.packages)}: some gigabytes, some minutes")
-    _run([*pip, "install", *recipe.packages])
+    # Compiled when they are first imported: most of their 20,000 files never are, and all of them take a minute.
+    _run([*pip, "install", "--no-compile", *recipe.packages])
     if recipe.unwanted:
         say(f"removing {' '.join(recipe.unwanted)}: they are built against another torch")
         _run([*pip, "uninstall", "-y", *recipe.unwanted])

@@ -81,6 +81,18 @@ def find_kernels(gpu: str, shape: Shape, tp: int) -> Found:
     return Found(system, found)
 
 
+@functools.lru_cache(maxsize=16)
+def _built(gpu: str, shape: Shape, tp: int, bandwidth: float, generation: str, host: tuple[float, float]) -> Kernels:
+    return build(gpu, shape, tp, bandwidth, generation, *host)
+
+
+def build_once(
+    gpu: str, shape: Shape, tp: int, bandwidth: float, generation: str, host_s: float, decode_s: float
+) -> Kernels:
+    """The same of the tables of the project or the package, which stay as they are: built once, counted anew."""
+    return _built(gpu, shape, tp, bandwidth, generation, (host_s, decode_s)).counted_anew()
+
+
 def build(
     gpu: str,
     shape: Shape,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import frexp
 from typing import Any, ClassVar
 
@@ -52,6 +52,12 @@ class Kernels:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_first", self.attention.context.first)
+
+    def counted_anew(self) -> Kernels:
+        """The same costs for another run: what was computed is shared, what left the tables is counted from nought."""
+        other = replace(self, off_grid=OffGrid())
+        object.__setattr__(other, "_rows", self._rows)
+        return other
 
     def seconds(
         self,

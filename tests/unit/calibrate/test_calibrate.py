@@ -130,12 +130,13 @@ def test_runs_of_the_virtual_engine_give_their_own_constants(tmp_path: Path) -> 
                 arrival=f"closed:concurrency={concurrency}",
                 requests=400,
                 slots=256,
+                cost_model="linear",
             )
             prepared = prepare(spec, Simulated)
             paths.append(run(prepared, tmp_path, ["bench"], lambda _: None, lambda: False).path)
     found = calibrate(paths)
     pair = load_pair("rtxpro6000", "Qwen3-8B")
-    for name, value in dataclasses.asdict(pair.policy_constants(1, 1, 32)).items():
+    for name, value in dataclasses.asdict(pair.policy_constants(1, 1, 32, "linear")).items():
         assert getattr(found.costs, name) == pytest.approx(value, rel=1e-3), name
     assert found.origin.kv_tokens == pair.kv_tokens
     assert any("not of a machine" in line for line in report(found))

@@ -72,6 +72,7 @@ def test_a_closed_loop_keeps_its_slots_full_and_no_more() -> None:
 
 def test_a_closed_loop_request_is_due_when_its_slot_became_free() -> None:
     done = driven(answer_well, plan_of(5))
+    assert done.ends == [FINE] * 5
     for before, after in pairwise(done.results):
         assert after.due_ns == before.done_ns
         assert after.sent_ns is not None
@@ -79,10 +80,16 @@ def test_a_closed_loop_request_is_due_when_its_slot_became_free() -> None:
 
 
 def test_times_are_in_order() -> None:
-    for one in driven(answer_well, plan_of(5)).results:
+    done = driven(answer_well, plan_of(5))
+    assert done.ends == [FINE] * 5
+    for one in done.results:
+        assert len(one.stamps) == TOKENS
         assert one.sent_ns is not None
         assert one.done_ns is not None
         assert one.due_ns <= one.sent_ns <= one.stamps[0] <= one.stamps[-1] <= one.done_ns
+    driver = done.driver
+    assert (driver.sent, driver.output_tokens, driver.resent, driver.retried) == (5, 5 * TOKENS, 0, 0)
+    assert driver.max_lag_ns == max((one.sent_ns or 0) - one.due_ns for one in done.results)
 
 
 @pytest.mark.parametrize("concurrency", [None, 1, 3])

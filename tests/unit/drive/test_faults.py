@@ -117,6 +117,8 @@ def test_failures_keep_what_the_server_said() -> None:
     )
     assert done.results[0].error == "http_429 (Retry-After: 7): quota spent"
     assert len(done.server.requests) == 1
+    done = driven(answers(plain("429 Slow", b'{"error":{"message":"quota spent"}}')), plan_of(1))
+    assert done.results[0].error == "http_429: quota spent"
 
 
 def test_a_429_is_tried_again_only_when_asked_and_counts_from_its_first_send() -> None:
@@ -220,3 +222,8 @@ def test_an_open_loop_outlives_its_server() -> None:
     done = driven(dies, plan_of(1000, due_ns=due), Settings(gone_after_s=0.1, timeout_s=20))
     assert done.driver.reason is not None
     assert all(finish in ("error", "cancelled") for finish, _ in done.ends)
+    # Refused connections bring nothing forward: what went out did so when it was due, in its order.
+    assert 2 <= len(done.results) < 1000
+    assert [one.place for one in done.results] == list(range(len(done.results)))
+    start = done.results[0].due_ns
+    assert [one.due_ns - start for one in done.results] == due[: len(done.results)]

@@ -49,6 +49,7 @@ ONE_TOKEN = {
     "token ids without text": event({"choices": [{"text": "", "token_ids": [7]}]}),
     "with its finish": token(finish="stop"),
     "spaces": b'data: {"choices": [{"index": 0, "text": "x", "finish_reason": null}]}\n\n',
+    "blank before the colon": b'data: {"choices": [{"index" : 0, "text" : "x"}]}\n\n',
     "no space after the colon": b'data:{"choices":[{"text":"x"}]}\n\n',
     "event name": b'event: delta\nid: 3\ndata: {"choices":[{"text":"x"}]}\n\n',
     "lines of data": b'data: {"choices":\ndata: [{"text":"x"}]}\n\n',

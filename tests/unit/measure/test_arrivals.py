@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from harness.core.records import REQUESTS
 from harness.core.runspec import RunSpec
+from harness.measure.evidence import Evidence
 from harness.measure.measured import measure
 from harness.measure.summary import summary_of
-from harness.measure.verdict import Evidence, judge
+from harness.measure.verdict import judge
 from tests.support.runfactory import SECOND, SPEC, request, table_of
 
 REAL = dataclasses.replace(SPEC, engine="endpoint", requests=20)

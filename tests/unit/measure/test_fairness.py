@@ -65,7 +65,7 @@ def test_golden_schedules() -> None:
 def test_a_step_log_gives_every_metric_and_none_gives_none(tmp_path: Path) -> None:
     one = schedule()
     found = metrics_of(run_of(tmp_path / "a", one, alpha=50.0))
-    assert FAIRNESS.keys() <= found.keys()
+    assert FAIRNESS.keys() - {"gap_mean_steady"} <= found.keys(), "two waves leave no steady steps"
     assert not PROFITS.keys() & found.keys()
     assert found["makespan_steps"]["value"] == one.end
     assert found["externality"] == {"value": found["externality"]["value"], "unit": "tokens", "low": None, "high": None}

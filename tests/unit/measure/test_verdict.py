@@ -4,12 +4,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from harness.core.records import REQUESTS, STEPS
 from harness.core.runspec import RunSpec
+from harness.measure.evidence import Evidence
 from harness.measure.measured import is_closed_loop, measure
-from harness.measure.verdict import CHECKS, Evidence, judge
+from harness.measure.verdict import CHECKS, judge
 from tests.support.runfactory import SPEC, request, step, table_of, toy_run
 
 REAL_OPEN = dataclasses.replace(SPEC, engine="vllm", arrival="poisson:rate=1.0")
@@ -96,7 +98,11 @@ def test_errors_and_requests_that_are_too_long(failed: int, expected: str) -> No
 def test_steady_window_of_a_closed_loop(busy: int, expected: str) -> None:
     rows = [request(0, at=0, first_token_s=1.0, last_token_s=100.0, done_s=100.0)]
     rows += [request(1, at=0, first_token_s=1.0, last_token_s=float(busy), done_s=float(busy))]
-    assert level(verdict(rows, spec=REAL_CLOSED), "steady_window") == expected
+    two = dataclasses.replace(REAL_CLOSED, arrival="closed:concurrency=2")
+    # Where all are sent at once, as offline, nothing is filled again.
+    assert level(verdict(rows, spec=two), "steady_window") == "not applicable"
+    rows += [request(2, at=99.9, first_token_s=100.0, last_token_s=100.0, done_s=100.0)]
+    assert level(verdict(rows, spec=two), "steady_window") == expected
     assert level(verdict(rows), "steady_window") == "not applicable"
 
 
@@ -139,12 +145,45 @@ def test_rows_that_are_missing_or_were_never_planned() -> None:
     assert level(verdict([*requests(5), request(4, at=0.4)], planned=5), "realised_trace") == "VALID"
 
 
-def test_preemptions_degrade_and_never_invalidate() -> None:
+def test_preemptions_are_an_observation() -> None:
     rows = requests(10)
     rows[0]["preemptions"] = 1
     assert level(verdict(rows), "preemptions") == "VALID"
     rows[0]["preemptions"] = 500
-    assert level(verdict(rows), "preemptions") == "DEGRADED"
+    found = verdict(rows)
+    assert level(found, "preemptions") == "VALID"
+    assert [check["value"] for check in found["checks"] if check["name"] == "preemptions"] == [50]
+
+
+@pytest.mark.parametrize(("n", "expected"), [(94, "DEGRADED"), (95, "VALID"), (10, "not applicable")])
+def test_a_closed_loop_of_fewer_than_ten_waves(n: int, expected: str) -> None:
+    rows, steps = toy_run(n, concurrency=10)
+    found = verdict(rows, steps, dataclasses.replace(SPEC, arrival="closed:concurrency=10"))
+    assert level(found, "waves") == expected
+    if expected == "DEGRADED":
+        assert any("--requests 100 would do" in reason for reason in found["reasons"])
+
+
+@pytest.mark.parametrize(("load", "expected"), [(0.9, "VALID"), (1.2, "INVALID"), (3.0, "INVALID")])
+def test_a_rate_above_capacity_is_invalid(load: float, expected: str) -> None:
+    # One server of a second a request, 400 of them.
+    arrivals = np.cumsum(np.random.default_rng(1).exponential(1 / load, 400))
+    rows, free = [], 0.0
+    for row, due in enumerate(arrivals):
+        start = max(free, float(due))
+        free = start + 1
+        rows.append(request(row, at=float(due), first_token_s=start + 0.5, last_token_s=free, done_s=free))
+    found = verdict(rows)
+    assert level(found, "overload") == expected
+    assert any("requests/s served" in reason for reason in found["reasons"]) == (expected == "INVALID")
+    assert level(verdict(rows, spec=dataclasses.replace(REAL_OPEN, arrival="offline")), "overload") == "not applicable"
+
+
+def test_answers_that_end_by_themselves_are_held_against_no_length() -> None:
+    rows = [one | {"expected_output_tokens": 9} for one in requests(20)]
+    own = dataclasses.replace(REAL_OPEN, client={"ignore_eos": False})
+    assert level(verdict(rows, spec=own), "output_length") == "not applicable"
+    assert level(verdict(rows), "output_length") == "INVALID"
 
 
 def test_a_clock_that_runs_backwards() -> None:

@@ -177,9 +177,14 @@ def test_without_step_costs_an_online_threshold_says_what_to_do(text: str) -> No
         made(text, costs=None)
 
 
-@pytest.mark.parametrize("text", ["v0", "v1", "fcfs", "eb:k=3", "eb:theta=0.3"])
-def test_what_needs_no_step_costs_asks_for_none(text: str) -> None:
-    assert made(text, costs=None)
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("v0", Exclusive), ("v1", Mixed), ("fcfs", Mixed), ("eb:k=3", Exclusive), ("eb:theta=0.3", Exclusive)],
+)
+def test_what_needs_no_step_costs_asks_for_none_and_is_the_same_with_them(text: str, kind: type) -> None:
+    policy = made(text, costs=None)
+    assert type(policy) is kind
+    assert parts(policy) == parts(made(text))
 
 
 @pytest.mark.parametrize("slots", [1, 7, 100, 1000, 1024])

@@ -40,7 +40,7 @@ def test_the_constants_of_the_derived_pairs_at_sharegpt_lengths() -> None:
         "h100": (2.5e-3, 2.6772e-5, 6.4664e-3, 4.4104e-5, 2.4871e-5, 2.5325e-5),
     }
     for gpu, figures in expected.items():
-        costs = load_pair(gpu, "Qwen3-8B").policy_constants(*SHAREGPT)
+        costs = load_pair(gpu, "Qwen3-8B").policy_constants(*SHAREGPT, "roofline")
         got = (
             costs.alpha_p_s,
             costs.beta_p_s,
@@ -63,10 +63,10 @@ def test_an_intercept_below_the_hosts_time_is_held_there_and_said() -> None:
     t = [cost.seconds(n, n * n / 2, 0, 0, 0) - cost.host_s for n in PREFILL_TOKENS]
     best = sum(n * s for n, s in zip(PREFILL_TOKENS, t, strict=True)) / sum(n * n for n in PREFILL_TOKENS)
     assert line.beta_s == pytest.approx(best, rel=1e-9)
-    (note,) = load_pair("a100", "Qwen3-8B").policy_notes()
+    (note,) = load_pair("a100", "Qwen3-8B").policy_notes("roofline")
     assert "-0.86 ms" in note
     assert "2.5 ms" in note
-    assert load_pair("l40s", "Qwen3-8B").policy_notes() == ()
+    assert load_pair("l40s", "Qwen3-8B").policy_notes("roofline") == ()
 
 
 def test_mixed_constants_give_back_the_mixed_steps() -> None:
@@ -88,8 +88,21 @@ def test_a_prompt_longer_than_its_share_of_the_budget_is_one_chunk() -> None:
 
 def test_published_constants_do_not_depend_on_the_workload() -> None:
     pair = load_pair("h200", "Qwen3-8B")
-    assert pair.policy_constants(1.0, 1.0, 32) == pair.policy_constants(9000.0, 10.0, 8192)
-    assert pair.policy_constants(1.0, 1.0, 32).alpha_mb_s == 0.0012785933415095027
+    told = pair.policy_constants(1.0, 1.0, 32, "linear")
+    assert told == pair.policy_constants(9000.0, 10.0, 8192, "linear")
+    assert told.alpha_mb_s == 0.0012785933415095027
+
+
+@pytest.mark.parametrize("kind", ["roofline", "kernels"])
+def test_a_policy_is_told_the_costs_of_the_world_that_it_runs_in(kind: str) -> None:
+    """Of a pair that was measured too: the constants are a fit to the steps that are simulated."""
+    pair = load_pair("h200", "Qwen3-8B")
+    told = pair.policy_constants(*SHAREGPT, kind)
+    cost = pair.cost(kind)
+    assert told != pair.policy_constants(*SHAREGPT, "linear")
+    for n in (64, 512, 1024):
+        fitted = told.alpha_d_s + told.beta_d_s * n
+        assert fitted == pytest.approx(cost.seconds(0, 0.0, n, n * 355, 0), rel=0.2)
 
 
 @pytest.mark.parametrize(("mu_l", "mu_o", "budget"), [(0.0, 250.0, 14336), (230.0, 0.0, 14336), (230.0, 250.0, 8)])

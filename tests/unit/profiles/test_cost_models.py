@@ -73,7 +73,7 @@ def test_roofline_follows_the_formula(gpu: str, step: tuple[int, float, int, int
 
 
 def test_roofline_by_hand_on_the_l40s() -> None:
-    cost = load_pair("l40s", "Qwen3-8B").cost()
+    cost = load_pair("l40s", "Qwen3-8B").cost("roofline")
     assert isinstance(cost, Roofline)
     assert cost.source == "derived"
     assert cost.beta_s == pytest.approx(2 * 6.95e9 / (0.568 * 362.05e12), rel=1e-15)
@@ -100,7 +100,7 @@ def test_flops_of_beta_inverts_beta() -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_linear_follows_the_formula_on_the_h200(step: tuple[int, float, int, int, int]) -> None:
-    cost = load_pair("h200", "Qwen3-8B").cost()
+    cost = load_pair("h200", "Qwen3-8B").cost("linear")
     prefill, _, decodes, _, _ = step
     if not decodes:
         expected = mpf("0.0012785933415095027") + mpf("2.4852551825304505e-05") * prefill

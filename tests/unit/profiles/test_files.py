@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
+import math
 import os
 import re
 from pathlib import Path
@@ -27,7 +28,7 @@ def test_a_users_profile_loads(tmp_path: Path) -> None:
     pair = load_pair(write(tmp_path, H200.replace('"published"', '"calibrated"')), "Qwen3-8B")
     assert pair.gpu.name == "mine"
     assert pair.basis == "calibrated"
-    assert pair.cost().parameters() == load_pair("h200", "Qwen3-8B").cost().parameters()
+    assert pair.cost().parameters() == load_pair("h200", "Qwen3-8B").cost("linear").parameters()
     assert pair.describe() == "mine / Qwen3-8B: calibrated step times (linear)"
 
 
@@ -48,7 +49,7 @@ def test_without_a_peak_and_without_a_fit_there_is_no_roofline(tmp_path: Path) -
 
 def test_a_fitted_alpha_mb_is_taken(tmp_path: Path) -> None:
     text = H200.replace("a_s_per_token = 2.493675e-05", "alpha_mb_s = 0.004\na_s_per_token = 2.493675e-05")
-    assert load_pair(write(tmp_path, text), "Qwen3-8B").policy_constants(1, 1, 32).alpha_mb_s == 0.004
+    assert load_pair(write(tmp_path, text), "Qwen3-8B").policy_constants(1, 1, 32, "linear").alpha_mb_s == 0.004
 
 
 MEMORY = 'memory_gb = { value = 141, source = "NVIDIA H200 datasheet, SXM: 141 GB HBM3e" }'
@@ -168,12 +169,21 @@ def test_no_figure_is_too_absurd_for_one_line(tmp_path: Path, text: str, value: 
 )
 def test_figures_at_their_bounds_reckon_without_a_warning(tmp_path: Path, figure: str, low: float, high: float) -> None:
     (line,) = (line for line in L40S.splitlines() if line.startswith(figure))
+    pairs = []
     for value in (low, high):
         changed = re.sub(r"value = [^,]+", f"value = {value:g}", line)
-        pair = load_pair(write(tmp_path, L40S.replace(line, changed)), "Qwen3-8B")
-        assert all(len(note) < 250 for note in pair.policy_notes())
-        with contextlib.suppress(UserError):
-            pair.policy_constants(500, 300, 14336)
+        pairs.append(load_pair(write(tmp_path, L40S.replace(line, changed)), "Qwen3-8B"))
+        assert all(note.isprintable() and len(note) < 250 for note in pairs[-1].policy_notes())
+    poor, rich = (pair.policy_constants(500, 300, 14336) for pair in pairs)
+    for costs in (poor, rich):
+        assert all(math.isfinite(seconds) and seconds >= 0 for seconds in dataclasses.astuple(costs))
+    # Memory decides what fits, bandwidth what a step costs at least, arithmetic what a token of a prompt costs.
+    matters = {
+        "memory_gb": pairs[0].kv_tokens < pairs[1].kv_tokens,
+        "bandwidth_tb_s": poor.alpha_d_s > rich.alpha_d_s,
+        "dense_bf16_tflops": poor.beta_p_s > rich.beta_p_s,
+    }
+    assert matters[figure]
 
 
 def test_texts_and_keys_stay_on_their_line(tmp_path: Path) -> None:

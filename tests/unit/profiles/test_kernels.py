@@ -280,3 +280,16 @@ def test_another_version_of_the_package_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("importlib.metadata.version", lambda _: "9.9")
     with pytest.raises(Exception, match=r"^aiconfigurator-core 9\.9 is installed and 0\.12\.0 is what .*==0\.12\.0$"):
         installed()
+
+
+def test_runs_share_what_was_computed_and_not_what_was_counted() -> None:
+    pair = load_pair("h200", "Qwen3-8B")
+    first, second = (pair.cost("kernels") for _ in range(2))
+    assert isinstance(first, Kernels)
+    assert isinstance(second, Kernels)
+    assert first == second
+    first.see_decodes(np.array([5000.0]), np.array([5e6]), np.array([0.1]))
+    assert first.off_grid.steps
+    assert not second.off_grid.steps
+    assert first.seconds(0, 0.0, 64, 64_000, 0) == second.seconds(0, 0.0, 64, 64_000, 0)
+    assert first._rows is second._rows

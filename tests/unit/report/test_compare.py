@@ -11,7 +11,8 @@ import pytest
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.report.arms import arms_of, with_baseline
-from harness.report.comparison import BETTER, NO_DIFFERENCE, WORSE, compare
+from harness.report.comparison import compare
+from harness.report.words import BETTER, NO_DIFFERENCE, NOT_TESTED, WORSE
 from harness.runs.run import load_run
 from tests.support.runfactory import SPEC, faster, request, toy_run, write_run, write_toy
 
@@ -24,22 +25,18 @@ def test_a_run_against_itself_shows_no_difference(tmp_path: Path) -> None:
         assert (row.ratio, row.low, row.high, row.p, row.word) == (1.0, 1.0, 1.0, 1.0, NO_DIFFERENCE), row
 
 
-def test_ten_percent_faster_is_better_within_one_run(tmp_path: Path) -> None:
+def test_one_repeat_has_intervals_over_requests_and_no_word(tmp_path: Path) -> None:
     found = compare(*faster(tmp_path, 1))
     assert found.differences == {"policy": ("fcfs", "eb:k=4")}
-    assert "one repeat: interval from within the run only" in found.method
+    assert "one repeat: intervals over requests" in found.method
     for name in ("output_throughput", "request_throughput", "tpot_s", "itl_s", "e2el_s"):
         row = found.metrics[name]
         true = 1.1 if "throughput" in name else 1 / 1.1
-        assert row.word == BETTER
         assert row.low is not None
         assert row.high is not None
-        assert row.p is not None
         assert row.low < true < row.high
-        assert row.p < 0.01
+        assert (row.word, row.over, row.p) == (NOT_TESTED, "requests", None)
     backwards = compare([found.b[0].path], [found.a[0].path])
-    assert backwards.metrics["itl_s"].word == WORSE
-    assert backwards.metrics["output_throughput"].word == WORSE
     forward = found.metrics["output_throughput"].ratio
     back = backwards.metrics["output_throughput"].ratio
     assert forward is not None
@@ -54,6 +51,7 @@ def test_repeats_give_a_t_interval(tmp_path: Path) -> None:
     assert found.notes == ()
     row = found.metrics["output_throughput"]
     assert row.word == BETTER
+    assert compare(b, a).metrics["output_throughput"].word == WORSE
     assert row.low is not None
     assert row.high is not None
     assert row.low < 1.1 < row.high
@@ -89,7 +87,7 @@ def test_other_differences_are_refused_unless_allowed(tmp_path: Path) -> None:
     refused([a], [b], "--allow colour: not known. It takes a field of the spec", frozenset({"colour"}))
     found = compare([a], [b], frozenset({"gpu", "slots"}))
     assert found.differences == {"gpu": ("l40s", "h200"), "slots": (1024, 8)}
-    assert found.metrics["output_throughput"].word == NO_DIFFERENCE
+    assert found.metrics["output_throughput"].word == NO_DIFFERENCE, "identical"
 
 
 @pytest.mark.parametrize("name", ["stream_digest", "cost_model", "engine_version", "async_scheduling"])
@@ -192,14 +190,16 @@ def test_reported_figures_are_shown_without_a_word(tmp_path: Path) -> None:
     assert (row.low, row.p, row.word) == (None, None, "not ranked")
 
 
-def test_zeros_have_no_ratio(tmp_path: Path) -> None:
+def test_zeros_have_no_ratio_and_are_compared_by_difference(tmp_path: Path) -> None:
     rows = [request(row, at=row * 0.1) for row in range(50)]
     a = write_run(tmp_path, rows, spec=dataclasses.replace(SPEC, engine="vllm"), kind="measured")
     late = [one | {"sent_s": one["due_s"] + 0.001} for one in rows]
     b = write_run(tmp_path, late, spec=dataclasses.replace(SPEC, engine="vllm", policy="b"), kind="measured")
     row = compare([a], [b]).metrics["send_lag_s"]
     assert (row.a, row.ratio, row.p) == (0.0, None, None)
-    assert row.word == NO_DIFFERENCE
+    assert row.difference is not None
+    assert row.difference.value == pytest.approx(0.001)
+    assert row.word == NOT_TESTED
 
 
 def test_every_refusal_is_one_readable_line(tmp_path: Path) -> None:

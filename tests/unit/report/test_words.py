@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.report.comparison import ComparedMetric
 from harness.report.sentences import change_with_interval
+from harness.report.words import ComparedMetric
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.runs.provenance import MASK, collect, is_secret, mask, mask_command, scrub
+from harness.core.masking import MASK, is_secret, mask, scrub
+from harness.runs.provenance import collect, mask_command
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_the_path_names_gpu_model_workload_policy_and_the_run() -> None:
 
 
 def test_a_finished_run_reads_back(tmp_path: Path) -> None:
-    requests, steps = toy_run(60)
+    requests, steps = toy_run(80)
     path = write_run(tmp_path, requests, steps, provenance={"engine_version": "1"})
     assert sorted(file.name for file in path.iterdir()) == [
         "requests.parquet",
@@ -54,15 +54,16 @@ def test_a_finished_run_reads_back(tmp_path: Path) -> None:
     ]
     run = load_run(path)
     assert (run.kind, run.status, run.level) == ("simulated", "complete", "VALID")
-    assert run.spec == dataclasses.replace(SPEC, requests=60)
+    assert run.spec == dataclasses.replace(SPEC, requests=80)
     assert run.manifest["digest"] == run.spec.digest
+    assert datetime.fromisoformat(run.manifest["finished_utc"]) >= datetime.fromisoformat(run.manifest["started_utc"])
     assert run.requests().schema.equals(REQUESTS)
     assert run.requests().column("row").to_pylist() == sorted(one["row"] for one in requests)
     read = run.steps()
     assert read is not None
     assert read.schema.equals(STEPS)
     assert read.column("phase").to_pylist() == [one["phase"] for one in steps]
-    assert run.manifest["counts"]["requests"] == 60
+    assert run.manifest["counts"]["requests"] == 80
     assert run.manifest["counts"]["mixed_steps"] == sum(one["phase"] == "mixed" for one in steps)
     assert find_runs(tmp_path) == [path]
     assert find_partials(tmp_path) == []

@@ -45,3 +45,19 @@ def test_a_text_or_a_list_that_repeats_is_counted_before_it_is_read(
     pq.write_table(table_of(REQUESTS, [request(row, token_gaps_s=[1.0] * 5000) for row in range(100)]), path)
     with pytest.raises(UserError, match="4 MiB in memory, at most 1 are read"):
         read_table(tmp_path, "requests")
+
+
+@pytest.mark.parametrize("encoding", ["PLAIN", None])
+def test_texts_that_are_many_and_fit_are_read(
+    tmp_path: Path, encoding: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Size times rows is far above the bound, so that each text is looked at; together they are below it."""
+    monkeypatch.setattr(tables, "MOST_BYTES", 2**20)
+    rows = [request(row, error=f"http_500: {row}") for row in range(1000)]
+    pq.write_table(
+        table_of(REQUESTS, rows),
+        tmp_path / "requests.parquet",
+        use_dictionary=encoding is None,
+        column_encoding=encoding and {"error": encoding},
+    )
+    assert read_table(tmp_path, "requests")["error"].to_pylist() == [f"http_500: {row}" for row in range(1000)]

@@ -14,7 +14,7 @@ from tests.support import dataset_files as made
 from tests.support.refusals import refusal
 from workloads.catalog import load_workload
 from workloads.core import cache
-from workloads.core.arrivals import parse_arrival
+from workloads.core.arrivals import Arrival, Phases, Poisson, Ramp, parse_arrival
 from workloads.core.stream import schedule
 from workloads.core.trace import Trace
 from workloads.datasets import sharegpt
@@ -59,10 +59,20 @@ def test_absurd_arrivals(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["poisson:rate=1000000", "ramp:from=0,to=1e6,seconds=9e6", "phases:rates=1/1,seconds=1/2"]
+    ("text", "arrival"),
+    [
+        ("poisson:rate=1000000", Poisson(1e6)),
+        ("ramp:from=0,to=1e6,seconds=9e6", Ramp(0.0, 1e6, 9e6)),
+        ("phases:rates=1/1,seconds=1/2", Phases((1.0, 1.0), (1.0, 2.0))),
+    ],
 )
-def test_arrivals_at_their_bounds(text: str) -> None:
-    parse_arrival(text)
+def test_arrivals_at_their_bounds(text: str, arrival: Arrival) -> None:
+    assert parse_arrival(text) == arrival
+    due = schedule(arrival, Trace("t", np.full(9, 1), np.full(9, 1)), 0).due_ns
+    assert due is not None
+    assert len(due) == 9
+    assert due[0] >= 0
+    assert (np.diff(due) >= 0).all()
 
 
 def test_a_schedule_ends_where_float64_seconds_tell_nanoseconds_apart() -> None:

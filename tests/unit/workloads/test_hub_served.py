@@ -15,6 +15,8 @@ import pytest
 from tests.support import dataset_files as made
 from tests.support.fake_hub import TOKEN, FakeHub, FakeRepository, folder_of, running
 from tests.support.places import ROOT
+from workloads.catalog import load_workload
+from workloads.core import options
 
 ASK = """
 import json, sys
@@ -56,9 +58,9 @@ def lmsys_set(folder: Path, count: int = 600, shards: int = 2) -> FakeRepository
     return FakeRepository(folder_of(folder))
 
 
-def local(home: Path, workload: str) -> str:
-    (found,) = ask(home, "http://127.0.0.1:9", workload)
-    return str(found["digest"])
+def local(workload: str) -> str:
+    """The digest of files that lie here, for which no hub is asked."""
+    return load_workload(*options.split(workload), requests=None, seed=0, model="none/none").digest
 
 
 def content_requests(hub: FakeHub) -> list[str]:
@@ -68,7 +70,7 @@ def content_requests(hub: FakeHub) -> list[str]:
 def test_streamed_from_a_hub_then_from_the_cache(tmp_path: Path, home: Path, bytes_tokenizer: Path) -> None:
     repository = lmsys_set(tmp_path / "set")
     end = f",tokenizer={bytes_tokenizer}"
-    expected = local(home, f"lmsys:path={tmp_path / 'set'}{end}")
+    expected = local(f"lmsys:path={tmp_path / 'set'}{end}")
     with running(lmsys__lmsys_chat_1m=repository) as hub:
         hub.repositories = {LMSYS: repository}
         (found,) = ask(home, hub.url, f"lmsys:hf={LMSYS}{end}")
@@ -112,10 +114,10 @@ def test_no_more_is_sent_than_is_asked_for(tmp_path: Path, home: Path, bytes_tok
         hub.repositories[LMSYS] = repository
         (found,) = ask(home, hub.url, f"lmsys:hf={LMSYS},rows=290{end}")
         assert not any("train-00002" in request for request in hub.requests)
-        part = local(home, f"lmsys:path={tmp_path / 'set'},conversations=290{end}")
+        part = local(f"lmsys:path={tmp_path / 'set'},conversations=290{end}")
         assert (found["digest"], found["rows"]) == (part, 290)
         (whole,) = ask(home, hub.url, f"lmsys:hf={LMSYS},streaming=false{end}")
-        assert whole["digest"] == local(home, f"lmsys:path={tmp_path / 'set'}{end}")
+        assert whole["digest"] == local(f"lmsys:path={tmp_path / 'set'}{end}")
         # Now the files lie in the hub's cache as well: the source of the same rows stays the same.
         assert ask(home, hub.url, f"lmsys:hf={LMSYS}{end}")[0]["library"] == whole["library"]
 
@@ -193,7 +195,7 @@ def test_files_in_the_hubs_cache_are_read_where_all_of_them_are_there(
         hub.requests.clear()
         found, bench = ask(home, hub.url, f"lmsys:hf={LMSYS}{end}", f"longbench:hf=THUDM/LongBench{end}")
         assert sorted(hub.requests) == [f"GET /api/datasets/{name}" for name in ("THUDM/LongBench", LMSYS)]
-    assert found["digest"] == local(home, f"lmsys:path={tmp_path / 'set'}{end}")
+    assert found["digest"] == local(f"lmsys:path={tmp_path / 'set'}{end}")
     assert (found["hub"], found["revision"], "library" in found) == (LMSYS, repository.sha, False)
     assert (bench["hub"], bench["file"]) == ("THUDM/LongBench", "data.zip")
     (offline,) = ask(home, hub.url, f"lmsys:hf={LMSYS}{end}", HF_HUB_OFFLINE="1")

@@ -1,0 +1,128 @@
+"""`bench grid`: many runs from one file, resumed where it ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.options import JSON
+from harness.core.errors import Interrupted, NotMet, RunFailed
+
+if TYPE_CHECKING:
+    from harness.session.grid_plan import Plan
+
+
+@click.command()
+@click.argument("file", metavar="FILE.toml|status")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
+@click.option("--dry-run", is_flag=True, help="Say which cells would run, and about how long; run nothing.")
+@click.option("--retry-failed", is_flag=True, help="Run the cells again that failed before.")
+@click.option("--jobs", type=click.IntRange(1, 1024), help="Processes for virtual time.  [default: one a core]")
+@click.option(
+    "--devices",
+    multiple=True,
+    metavar="0[,1…]",
+    help="A set of GPUs for one real engine at a time; given again, another one beside it.",
+)
+@click.option("--most", type=click.IntRange(1), default=1_000_000, help="Refuse a grid of more cells.")
+@JSON
+def grid(
+    file: str,
+    out: Path,
+    dry_run: bool,
+    retry_failed: bool,
+    jobs: int | None,
+    devices: tuple[str, ...],
+    most: int,
+    as_json: bool,
+) -> None:
+    """Run every cell of a grid once: each value of each list in FILE.toml with each of the others.
+
+    What is finished in --out is never run again, so the same command goes on after any stop; a cell that fails stops no
+    other. `bench grid status --out DIR` says how far it is, also while it runs.
+    """
+    if file == "status":
+        _status(out, as_json)
+        return
+    import sys
+
+    import orjson
+
+    from harness.session.grid_file import points_of, read_grid
+    from harness.session.grid_local import LocalExecutor
+    from harness.session.grid_plan import plan_grid
+    from harness.session.grid_run import GridSession, told_tally
+
+    asked = read_grid(Path(file))
+    plan = plan_grid(points_of(asked, most), asked.twice)
+    if dry_run:
+        _dry_run(plan, out, jobs, retry_failed, as_json)
+        return
+    session = GridSession(plan, out, quiet=as_json)
+    tally = session.go(lambda: LocalExecutor(out, sys.argv, jobs, devices), retry_failed)
+    if as_json:
+        failures = [{"cell": label, "reason": why} for label, why in tally.failed.values()]
+        click.echo(orjson.dumps(tally.to_dict() | {"failures": failures}))
+    else:
+        for line in told_tally(tally, out):
+            click.echo(line)
+    if tally.interrupted:
+        raise Interrupted
+    if tally.failed or tally.refused:
+        raise RunFailed(f"{len(tally.failed) + tally.refused:,} cells failed or cannot be had")
+
+
+def _status(out: Path, as_json: bool) -> None:
+    import orjson
+
+    from harness.session.grid_status import status_of, told_status
+
+    status = status_of(out)
+    if as_json:
+        click.echo(orjson.dumps(status))
+    else:
+        for line in told_status(status):
+            click.echo(line)
+    if status["left"]:
+        raise NotMet(f"{status['left']:,} cells are left")
+    if status["failed"]:
+        raise RunFailed(f"{status['failed']:,} cells failed")
+
+
+def _dry_run(plan: Plan, out: Path, jobs: int | None, retry_failed: bool, as_json: bool) -> None:
+    import orjson
+
+    from harness.core.machine import cores
+    from harness.session.grid_estimate import estimate
+    from harness.session.grid_run import resume, seconds_in_words, told_refused
+
+    todo = resume(plan, out, retry_failed)
+    running = [cell for unit in todo.units for cell in unit]
+    jobs = jobs or cores()
+    expected = estimate(running, jobs)
+    if as_json:
+        click.echo(
+            orjson.dumps(
+                {
+                    "cells": [cell.spec.to_dict() | {"digest": cell.digest} for cell in plan.cells],
+                    "to_run": len(running),
+                    "seconds": expected.seconds,
+                    "memory_bytes": expected.memory_bytes,
+                    "unknown": expected.unknown,
+                    "cannot_be_had": [{"what": one.label, "why": one.why, "cells": one.cells} for one in plan.refused],
+                }
+            )
+        )
+        return
+    for cell in running:
+        click.echo(cell.label)
+    for line in told_refused(plan):
+        click.echo(line, err=True)
+    unknown = f", and {expected.unknown:,} cells whose duration nobody can tell before" if expected.unknown else ""
+    click.echo(
+        f"{len(plan.cells):,} cells, {len(running):,} to run: about {seconds_in_words(expected.seconds)} on {jobs} "
+        f"processes{unknown}; about {expected.memory_bytes / 2**30:.1f} GiB",
+        err=True,
+    )

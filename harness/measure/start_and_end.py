@@ -1,0 +1,131 @@
+"""How a run starts and ends: the waves of a closed loop, and the work that an open loop leaves behind."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from harness.core.runspec import RunSpec
+from harness.measure.columns import MISSING, NANOSECONDS, Bools, Requests
+from harness.measure.statistics import Ints
+
+# Waves below which neither the start nor the end can be left out.
+LEAST_WAVES = 3
+# Waves after which the start and the end weigh little in what is measured of all.
+ENOUGH_WAVES = 10
+# Requests in flight at two moments differ by chance: so many deviations of it are no growth.
+CHANCE = 3.0
+
+
+def in_flight(spec: RunSpec) -> int | None:
+    """How many requests a closed loop of one level keeps in flight; None of any other arrival.
+
+    A conversation that thinks has nothing in flight, and where all are sent at once nothing is filled again.
+    """
+    kind, _, setting = spec.arrival.partition(":concurrency=")
+    if kind != "closed" or spec.sessions or not setting.isdigit():
+        return None
+    return int(setting)
+
+
+def waves_of(requests: Requests, spec: RunSpec) -> float | None:
+    """How often a closed loop fills anew; None where it does not."""
+    level = in_flight(spec)
+    sent = int(np.count_nonzero(requests.sent != MISSING))
+    return sent / level if level is not None and level < sent else None
+
+
+def full_waves(requests: Requests, spec: RunSpec) -> Bools | None:
+    """Which requests are neither of the first wave nor of the last one, by the order in which they were sent.
+
+    None where that leaves less than a wave.
+    """
+    waves, level = waves_of(requests, spec), in_flight(spec)
+    if waves is None or level is None or waves < LEAST_WAVES:
+        return None
+    was_sent = np.flatnonzero(requests.sent != MISSING)
+    order = was_sent[np.argsort(requests.sent[was_sent], kind="stable")]
+    full = np.zeros(len(requests), dtype=np.bool_)
+    full[order[level : len(order) - level]] = True
+    return full
+
+
+def steady_span(requests: Requests, spec: RunSpec) -> tuple[int, int]:
+    """From the end of as many requests as are in flight to the last send, ns."""
+    level = in_flight(spec) or 1
+    done = np.sort(requests.done[requests.done != MISSING])
+    if len(done) < level:
+        return 0, 0
+    return int(done[level - 1]), int(requests.sent.max())
+
+
+def requests_for(spec: RunSpec, waves: int = ENOUGH_WAVES) -> int | None:
+    """How many requests make so many waves."""
+    level = in_flight(spec)
+    return None if level is None else waves * level
+
+
+def overload(requests: Requests, spec: RunSpec) -> float | None:
+    """How much of an open loop's work was left over at its last arrival, % of all requests; None of other arrivals.
+
+    The larger of two: requests that waited for their first token all through the last tenth of the arrivals, and by how
+    many more were under way at the last arrival than at half time (where chance does not explain it: CHANCE deviations
+    of two Poisson counts). A rate of 1.2 times the capacity leaves a sixth.
+    """
+    counts = _second_half(requests, spec)
+    if counts is None:
+        return None
+    before, after, _ = counts
+    grown = after - before if after - before > CHANCE * math.sqrt(before + after) else 0
+    known = (requests.due != MISSING) & (requests.last != MISSING)
+    due, first = np.sort(requests.due[known]), np.sort(requests.first[known])
+    last_tenth = np.linspace(due[0] + 0.9 * (due[-1] - due[0]), due[-1], 3).astype(np.int64)
+    waiting = min(_by(due, int(time)) - _by(first, int(time)) for time in last_tenth)
+    return 100 * max(waiting, grown) / len(due)
+
+
+def served_rates(requests: Requests, spec: RunSpec) -> tuple[float, float] | None:
+    """Requests/s served and sent in the second half of the arrivals; None of other arrivals."""
+    counts = _second_half(requests, spec)
+    if counts is None:
+        return None
+    before, after, came = counts
+    due = requests.due[requests.due != MISSING]
+    seconds = (int(due.max()) - int(due.min())) / 2 / NANOSECONDS
+    return (came - (after - before)) / seconds, came / seconds
+
+
+def requests_that_tell(requests: Requests) -> int:
+    """How many requests make the arrivals last for 20 stays of the slowest in a hundred: 5 % of it is then one stay."""
+    known = (requests.due != MISSING) & (requests.last != MISSING)
+    due, stay = requests.due[known], (requests.last - requests.due)[known]
+    span = int(due.max()) - int(due.min())
+    return math.ceil(len(due) * max(1.0, 20 * float(np.percentile(stay, 99)) / max(span, 1)))
+
+
+def _second_half(requests: Requests, spec: RunSpec) -> tuple[int, int, int] | None:
+    """Requests under way at the middle and at the end of the arrivals, and how many came between."""
+    kind = spec.arrival.partition(":")[0]
+    if kind not in ("poisson", "constant", "gamma", "trace") or spec.sessions:
+        return None
+    known = (requests.due != MISSING) & (requests.last != MISSING)
+    if np.count_nonzero(known) < LEAST_FOR_GROWTH:
+        return None
+    due, last = np.sort(requests.due[known]), np.sort(requests.last[known])
+    middle, end = int(due[0] + due[-1]) // 2, int(due[-1])
+    if end <= middle:
+        return None
+
+    def under_way(time: int) -> int:
+        return _by(due, time) - _by(last, time)
+
+    return under_way(middle), under_way(end), _by(due, end) - _by(due, middle)
+
+
+# With fewer requests a growth of five in a hundred is a handful.
+LEAST_FOR_GROWTH = 200
+
+
+def _by(times: Ints, time: int) -> int:
+    return int(np.searchsorted(times, time, side="right"))

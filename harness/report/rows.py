@@ -1,0 +1,163 @@
+"""The rows of a comparison before their words: values, change, interval, and what keeps a word away."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from harness.measure.estimate import Estimate, within_run_ratio
+from harness.measure.measured import is_closed_loop
+from harness.measure.metrics import METRICS
+from harness.measure.repeats import shift_of
+from harness.report.alpha import CommonAlpha
+from harness.report.reader import RunReader
+from harness.report.words import (
+    ABOVE_CAPACITY,
+    FEW_EPISODES,
+    REQUESTS,
+    SET_BY_ARRIVALS,
+    ComparedMetric,
+    Difference,
+    by_difference,
+    metric_names,
+    row_over_repeats,
+)
+from harness.runs.run import Run
+
+Pair = tuple[Run, Run]
+
+# What arrivals decide where every request is served in time.
+_SET_BY_ARRIVALS = ("request_throughput", "output_throughput", "total_throughput")
+# A tail of fewer separate episodes, over all repeats of an arm, may be one burst.
+LEAST_EPISODES = 10
+
+
+def compared_rows(
+    pairs: Sequence[Pair], equals: Sequence[Sequence[Run]], common: CommonAlpha, paired: bool, reader: RunReader
+) -> dict[str, ComparedMetric]:
+    """Every metric that both arms have, without its word.
+
+    `equals` are runs of one policy on one stream, a group each (A/A): they tell how runs spread.
+    """
+    names = _names_for(pairs, common)
+    estimates = [tuple(reader.estimates(run, common.alpha, names) for run in pair) for pair in pairs]
+    spread = [[reader.estimates(run, common.alpha, names) for run in group] for group in equals]
+    noisy = not is_phased(pairs[0][0])
+    rows = {}
+    for name in names:
+        known = [(a[name], b[name]) for a, b in estimates]
+        groups = [[one[name] for one in group] for group in spread]
+        row = _row(name, known, groups, paired, noisy)
+        if row is not None:
+            rows[name] = row
+    return rows
+
+
+def _names_for(pairs: Sequence[Pair], common: CommonAlpha) -> list[str]:
+    """The metrics to compare: steady rows of closed loops only, and what needs an α where there is one."""
+    # In an open loop the arrivals, not the engine, decide where the steady window lies.
+    closed = is_closed_loop(pairs[0][0].spec) and not is_phased(pairs[0][0])
+    return [name for name in metric_names() if name not in common.without and (closed or not is_steady(name))]
+
+
+def is_steady(name: str) -> bool:
+    """Whether a metric leaves out the start and the end of a closed loop."""
+    return name.partition(".")[0].endswith("_steady")
+
+
+def is_phased(run: Run) -> bool:
+    """Whether the load changes by plan: such a run has no steady rate, and its ups and downs are no noise."""
+    source = run.manifest.get("provenance", {}).get("trace", {})
+    phased = isinstance(source, dict) and "phases" in source
+    return phased or run.spec.arrival.partition(":")[0] in ("closed-phases", "phases", "ramp")
+
+
+def _row(
+    name: str,
+    estimates: Sequence[tuple[Estimate | None, Estimate | None]],
+    equals: Sequence[Sequence[Estimate | None]],
+    paired: bool,
+    noisy: bool,
+) -> ComparedMetric | None:
+    """One metric over the pairs' estimates (A, B), None where an arm does not have it in every repeat."""
+    known = [(a, b) for a, b in estimates if a is not None and b is not None]
+    if not known or len(known) < len(estimates):
+        return None
+    values = [(a.value, b.value) for a, b in known]
+    groups = [[one.value for one in group if one is not None] for group in equals]
+    is_difference = by_difference(name, values) or any(value <= 0 for group in groups for value in group)
+    move = (lambda value: value) if is_difference else math.log
+    scale = max(abs(value) for pair in values for value in pair) if is_difference else 1.0
+    shift = shift_of(
+        [move(b) - move(a) for a, b in values], [[move(value) for value in group] for group in groups], scale
+    )
+    if shift is not None:
+        return row_over_repeats(name, values, shift, is_difference)
+    return _row_within(name, *known[0], paired=paired, noisy=noisy, is_difference=is_difference)
+
+
+def _row_within(
+    name: str, a: Estimate, b: Estimate, *, paired: bool, noisy: bool, is_difference: bool
+) -> ComparedMetric:
+    """A row of one pair: values and, where the run's own ups and downs are noise, an interval over its requests."""
+    unit = METRICS[name.partition(".")[0]].unit
+    values = ((a.value, b.value),)
+    point = b.value / a.value if a.value > 0 else None
+    if (a.value == b.value == 0) or (is_difference and _is_same(a, b)):
+        same = Difference(0.0, 0.0, 0.0)
+        return ComparedMetric(name, unit, a.value, b.value, 1.0, 1.0, 1.0, 1.0, "", difference=same, values=values)
+    if is_difference:
+        difference = Difference(b.value - a.value, None, None)
+        return ComparedMetric(
+            name, unit, a.value, b.value, point, None, None, None, "", difference=difference, values=values
+        )
+    ratio = within_run_ratio(a, b, paired) if noisy else None
+    if ratio is None:
+        return ComparedMetric(name, unit, a.value, b.value, point, None, None, None, "", values=values)
+    # Of one repeat a p-value would be of its requests: only what is the same in all of them has one.
+    p = 1.0 if ratio.low == ratio.high == 1 else None
+    return ComparedMetric(
+        name, unit, a.value, b.value, ratio.ratio, ratio.low, ratio.high, p, "", over=REQUESTS, values=values
+    )
+
+
+def _is_same(a: Estimate, b: Estimate) -> bool:
+    """Whether both are the same in every part of the run, not in their value alone."""
+    ratio = within_run_ratio(a, b, paired=True)
+    return ratio is not None and ratio.low == ratio.high == 1
+
+
+def withheld(
+    pairs: Sequence[Pair], rows: Sequence[str], common: CommonAlpha, reader: RunReader
+) -> dict[str, tuple[str, str]]:
+    """The rows that get no word of their own, each with the word that stands there and the reason."""
+    told: dict[str, tuple[str, str]] = {}
+    above = [run for pair in pairs for run in pair if run.is_overloaded]
+    if above:
+        reason = f"{above[0].spec.policy} cannot serve this rate: latencies depend on how long the run is"
+        told |= {name: (ABOVE_CAPACITY, reason) for name in rows if name not in _SET_BY_ARRIVALS}
+    elif all(reader.measured(run, common.alpha).beyond is not None for pair in pairs for run in pair):
+        reason = "every request was served in time, so that the rate is the arrivals'"
+        told |= {name: (SET_BY_ARRIVALS, reason) for name in rows if name in _SET_BY_ARRIVALS}
+    for name in rows:
+        if name.endswith(".p99") and name not in told:
+            least = min(
+                sum(reader.episodes(run, common.alpha, name) for run in arm) for arm in zip(*pairs, strict=True)
+            )
+            if least < LEAST_EPISODES:
+                reason = f"{least} separate episodes beyond it, {LEAST_EPISODES} would tell a tail from a burst"
+                told[name] = (FEW_EPISODES, reason)
+    return told
+
+
+def reported_rows(pair: Pair) -> dict[str, ComparedMetric]:
+    """Published values side by side: no tables, no intervals, never ranked."""
+    rows = {}
+    left, right = (run.summary.get("metrics", {}) for run in pair)
+    for name, metric in METRICS.items():
+        key = "value" if metric.kind == "number" else "mean"
+        a, b = (arm.get(name, {}).get(key) for arm in (left, right))
+        if a is not None and b is not None:
+            ratio = b / a if a else None
+            rows[name] = ComparedMetric(name, metric.unit, a, b, ratio, None, None, None, "not ranked")
+    return rows

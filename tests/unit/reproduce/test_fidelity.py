@@ -1,0 +1,56 @@
+"""docs/fidelity.md holds what scripts/fidelity.py says, of the figures that are quick to make again."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from tests.support.places import ROOT, SHARED
+
+REFERENCE = SHARED / "reference"
+PAGE = ROOT / "docs/fidelity.md"
+
+
+@pytest.fixture(scope="module")
+def fidelity() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        import fidelity
+    finally:
+        sys.path.pop(0)
+    return fidelity
+
+
+def page() -> list[str]:
+    return PAGE.read_text(encoding="utf-8").splitlines()
+
+
+def test_the_page_holds_what_the_script_says(fidelity: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    if not REFERENCE.is_dir():
+        pytest.skip("no ../shared/reference next to the repository: no published figure was predicted")
+    known = fidelity.cells(REFERENCE / "paper_tables.json")
+    light = [cell for cell in known if cell.group == "Table 4" and cell.setup.load == 32]
+    results = {(s, model): fidelity.run(s, model) for s in fidelity.setups(light) for model in fidelity.MODELS}
+    fidelity.print_cells(light, results)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert len(lines) > 15
+    assert [line for line in lines if line not in page()] == []
+
+
+def test_real_runs_are_as_the_page_says(fidelity: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    if not REFERENCE.is_dir():
+        pytest.skip("no ../shared/reference next to the repository: the real RTX PRO 6000 run was not predicted")
+    fidelity.print_real_runs(REFERENCE)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "RTX PRO 6000" in line]
+    assert len(lines) == 3
+    assert [line for line in lines if line not in page()] == []
+
+
+def test_a_run_that_a_model_does_not_price_is_a_dash(fidelity: ModuleType) -> None:
+    mixture = fidelity.Setup("h200", "v1", "sharegpt", 10, 4, 16, 2048, "Qwen/Qwen3-30B-A3B")
+    assert fidelity.run(mixture, "roofline") is None
+    cell = fidelity.Cell("x", mixture, "output", 100.0)
+    assert fidelity.shown(fidelity.error(cell, "roofline", {(mixture, "roofline"): None}), "+.1f") == "–"
+    assert fidelity.error(cell, "kernels", {(mixture, "kernels"): {"output": 110.0}}) == pytest.approx(10)
