@@ -89,8 +89,8 @@ class Answer:
     def _what_to_do(self, base: str) -> str:
         rate = label_of(self.metric)
         if self.tone == KEEP and self.chance is not None:
-            gained = f"{_names(self.arms)} gained most of {self.tried} that were tried"
-            return f"Keep {base}: {gained} ({_changed(self.change)} {rate}), which may be chance (p = {self.chance:.2g} for the best of so many)."
+            gained = f"{_names(self.arms)} gained most of {self.tried} that were tried ({_changed(self.change)} {rate})"
+            return f"Keep {base}: {gained}, which may be chance (p {_p(self.chance)} for the best of so many)."
         if self.tone == KEEP:
             others = f"none of {self.tried} others was" if self.tried > 1 else "the other policy was not"
             return f"Keep {base}: {others} shown to be better in {rate}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from harness.core.errors import UserError
 from harness.pages import report
 from harness.pages.report import html_report, markdown_report
 from harness.runs.run import find_runs
-from tests.support.runfactory import write_toy
+from tests.support.runfactory import SPEC, toy_run, write_run, write_toy
 from tests.support.sitefactory import write_schedules
 
 HOSTILE = "</script><script>alert(1)</script>"
@@ -39,7 +40,7 @@ def test_boards_of_one_report_do_not_share_ids(tmp_path: Path) -> None:
     page = html_report(runs(tmp_path)).decode()
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
-    assert {link for link in re.findall(r'href="#([^"]+)"', page)} <= set(ids)
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(ids)
     assert page.count("data-profit=") == 2
 
 
@@ -54,7 +55,8 @@ def test_markdown_has_the_answer_and_a_row_an_arm(tmp_path: Path) -> None:
 
 def test_hostile_names_are_text_in_both(tmp_path: Path) -> None:
     for policy in ("v1", HOSTILE):
-        write_toy(tmp_path, policy=policy, engine="endpoint", gpu=HOSTILE, workload=HOSTILE)
+        spec = dataclasses.replace(SPEC, policy=policy, engine="endpoint", gpu=HOSTILE, workload=HOSTILE)
+        write_run(tmp_path, *toy_run(), spec=spec)
     assert HOSTILE not in html_report(runs(tmp_path)).decode()
     assert "<script>" not in re.sub(r"\\<", "", markdown_report(runs(tmp_path)))
 
