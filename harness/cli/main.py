@@ -28,6 +28,7 @@ from harness.cli.run import run
 from harness.cli.runs import list_runs, publish, recover, show, verify
 from harness.cli.site import site
 from harness.cli.spread import aa, power
+from harness.cli.tables import expand, thin
 from harness.cli.trace import trace
 from harness.cli.validate import validate
 from harness.core.apart import go_apart, too_much_memory
@@ -47,6 +48,8 @@ COMMANDS = [
     recover,
     verify,
     publish,
+    thin,
+    expand,
     import_results,
     export_run,
     profit,
