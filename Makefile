@@ -21,9 +21,9 @@ setup: .venv/ready
 	$(PIP) install --quiet -c constraints.txt --group dev
 	@touch $@
 
-# The main job: real ShareGPT lengths under two policies on a virtual L40S, three repeats, which is better, and a site.
+# The main job: real ShareGPT lengths under two policies on a virtual L40S, five repeats, which is better, and a site.
 demo: setup
-	$(RUN)/bench run --gpu l40s --policy v1,ebplus --workload sharegpt --requests 6000 --repeat 3
+	$(RUN)/bench run --gpu l40s --policy v1,ebplus --workload sharegpt
 	$(RUN)/bench site build --results runs --out site/public
 
 # A Python with vLLM for the CPU, in bench's cache (some gigabytes); BENCH_ENGINE_PYTHON names another.
@@ -88,6 +88,16 @@ soak: engine .venv/dev
 	HYPOTHESIS_PROFILE=soak $(RUN)/pytest tests/properties tests/unit --timeout=3600
 	$(WITH_ENGINE) BENCH_CONFORMANCE_TRACES=2000 $(RUN)/pytest -s tests/conformance
 	$(WITH_ENGINE) BENCH_ENGINE_REQUESTS=2000 $(RUN)/pytest tests/engine/test_demo.py tests/engine/test_runs.py
+	BENCH_GRID_KILLS=100 $(RUN)/pytest tests/cli/test_grid.py -k kill --timeout=3600
+	$(PIP) install --quiet -c constraints.txt -e '.[ray]'
+	$(RUN)/pytest tests/cluster
+	# Fifteen parsers, together a million inputs; BENCH_FUZZ_SEED gives other ones.
+	BENCH_FUZZ_INPUTS=67000 $(RUN)/pytest tests/properties/test_fuzz.py --timeout=36000
+	$(RUN)/python scripts/regret_grid.py build/regret.toml
+	$(RUN)/python scripts/regret_grid.py build/held-out.toml --held-out
+	for grid in regret held-out; do $(RUN)/bench regret build/$$grid.toml --out build/$$grid --across token_budget \
+	    --hindsight v1,v0,eb:theta=0.03,eb:theta=0.1,eb:theta=0.3,eb,ebplus; done
+	PYTHONPATH=. $(RUN)/python scripts/calibration.py --pairs 300 --out docs/calibration.md
 
 # Performance, printed; nothing is asserted.
 bench: .venv/dev
@@ -96,6 +106,7 @@ bench: .venv/dev
 	$(RUN)/python tests/bench/planning.py
 	$(RUN)/python tests/bench/fairness.py
 	$(RUN)/python tests/bench/startup.py
+	$(RUN)/python tests/bench/grid.py
 	$(RUN)/python tests/bench/site.py --browser
 	[ -z "$(BENCH_ENGINE_PYTHON)" ] || PYTHONPATH=. $(BENCH_ENGINE_PYTHON) tests/bench/plugin.py
 

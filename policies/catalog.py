@@ -2,120 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from policies import options
-from policies.core import Policy, PolicyError, StepCosts, floor_share
-from policies.online.controller import ControlOptions, FixedController, OnlineController
-from policies.online.ebplus import EBPlus
-from policies.online.exclusive import Exclusive
+from policies.batching import BATCHING
+from policies.core import Policy, PolicyError, StepCosts
+from policies.entry import NEEDED, USED, PolicyEntry, Setting
 from policies.online.guard import PLAN, GuardOptions
 from policies.online.isjl import Isjl
 from policies.online.mixed import Mixed
 from policies.online.orders import Ranked, expected
-from policies.options import LARGEST, Option, count, share, word
+from policies.options import LARGEST, Option, count, word
 
-EB_PAPER = "arXiv 2606.00516"
 FAIR_PAPER = "arXiv 2608.02244"
-# What a policy does with the output lengths that `--lengths` makes known.
-IGNORED, USED, NEEDED = "ignored", "used", "needed"
-
 # Settings of vLLM's own scheduler, which no engine of ours can run.
 STOCK, INTERVAL = "stock", "v1-interval"
 VLLM_OWN = (STOCK, INTERVAL)
-# The rule of v0 on a host as slow as vLLM's first engine: virtual engines alone can have another host.
-V0_ENGINE = "v0-engine"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What a policy is made for: the engine's slots N and the step costs, None where no profile gives them."""
-
-    slots: int
-    costs: StepCosts | None
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyEntry:
-    """A policy by name; `make` gets its typed options and what it is made for."""
-
-    name: str
-    summary: str
-    source: str
-    options: tuple[Option, ...]
-    make: Callable[[dict[str, Any], Setting], Policy]
-    lengths: str = IGNORED
-
-
-_DEFAULT = ControlOptions()
-_CONTROL = (
-    share("theta_min", _DEFAULT.theta_min, "lowest threshold θ*"),
-    share("theta_max", _DEFAULT.theta_max, "highest threshold θ*"),
-    share("theta_init", _DEFAULT.theta_init, f"threshold until {_DEFAULT.min_completions} requests have completed"),
-    share("epsilon", _DEFAULT.epsilon, "accepted probability of exceeding the KV cache, in N*"),
-    count("update_every", _DEFAULT.update_every, "completions between updates"),
-    count("window", _DEFAULT.window, "completions that the estimates look back on"),
-    word(
-        "correction",
-        _DEFAULT.correction,
-        "none",
-        "first_order or none: the correction Δθ for an increasing hazard",
-    ),
-)
-
-
-# With a fixed k only the estimate behind the KV reserve is left to shape.
-_WITH_FIXED_K = ("update_every", "window")
-
-
-def _control(values: Mapping[str, Any]) -> ControlOptions:
-    control = ControlOptions(**{option.name: values[option.name] for option in _CONTROL})
-    if control.theta_min > control.theta_max:
-        raise PolicyError(f"theta_min={control.theta_min} is above theta_max={control.theta_max}: swap them")
-    return control
-
-
-def _online(values: dict[str, Any], setting: Setting) -> OnlineController:
-    if setting.costs is None:
-        raise PolicyError("this policy needs the step costs of a GPU and model: name both, or give a fixed k (eb:k=32)")
-    return OnlineController(_control(values), setting.costs)
-
-
-def _eb(values: dict[str, Any], setting: Setting) -> Policy:
-    k, theta = values["k"], values["theta"]
-    if k is not None and theta is not None:
-        raise PolicyError("eb takes k or theta, not both")
-    if theta is not None:
-        k = max(1, floor_share(theta, setting.slots))
-    if k is None:
-        return Exclusive(_online(values, setting))
-    for option in _CONTROL:
-        if option.name not in _WITH_FIXED_K and values[option.name] != option.default:
-            raise PolicyError(
-                f"eb: {option.name} shapes the online threshold and does nothing with a fixed k: leave out one"
-            )
-    if k > setting.slots:
-        raise PolicyError(
-            f"eb: k={k} is above the {setting.slots} slots: it could never be reached; lower k or raise --slots"
-        )
-    return Exclusive(FixedController(k, _control(values)))
-
-
-def _ebplus(values: dict[str, Any], setting: Setting) -> Policy:
-    controller = _online(values, setting)
-    assert setting.costs is not None
-    return EBPlus(controller, setting.costs, values["delta"], values["smoothing"], values["cooldown"])
-
-
-def _v0(values: dict[str, Any], setting: Setting) -> Policy:
-    return Exclusive(FixedController(1, ControlOptions()))
-
-
-def _v1(values: dict[str, Any], setting: Setting) -> Policy:
-    return Mixed()
 
 
 def _sjf(values: dict[str, Any], setting: Setting) -> Policy:
@@ -147,68 +50,7 @@ def _vllm_alone(values: dict[str, Any], setting: Setting) -> Policy:
 POLICIES: dict[str, PolicyEntry] = {
     entry.name: entry
     for entry in (
-        PolicyEntry(
-            "v0",
-            "prefill first, alone, as soon as a slot is free: EB with k = 1",
-            f"{EB_PAPER}; vLLM v0",
-            (),
-            _v0,
-        ),
-        PolicyEntry(
-            V0_ENGINE,
-            "vLLM's first engine: the rule of v0 on a host that takes 5 ms a step and 100 µs a running sequence",
-            "vLLM RFC 6913, RFC 6854, PR 8050",
-            (),
-            _v0,
-        ),
-        PolicyEntry(
-            "v1",
-            "mixed batching: prefill chunks and decodes share each step, first come first served",
-            "vLLM v1",
-            (),
-            _v1,
-        ),
-        PolicyEntry(
-            "eb",
-            "exclusive batching: prefill and decode take turns, with a fixed k or the online k*",
-            f"{EB_PAPER}, EB(k) and EB(k*)",
-            (
-                count(
-                    "k",
-                    None,
-                    "free slots that trigger a prefill phase; without it (and theta) k* is found online",
-                ),
-                share("theta", None, "the same as a share of the slots: k = floor(theta·N)"),
-                *_CONTROL,
-            ),
-            _eb,
-        ),
-        PolicyEntry(
-            "ebplus",
-            "mixed or exclusive batching with k*, whichever the crossover inequality favours",
-            f"{EB_PAPER}, EB+",
-            (
-                Option(
-                    "delta",
-                    float,
-                    0.0,
-                    "s/token added to the side of mixed batching: above 0 favours TTFT, below throughput",
-                    math.isfinite,
-                    "a finite number",
-                ),
-                Option(
-                    "smoothing",
-                    float,
-                    0.1,
-                    "weight of one step in the smoothed number of running requests",
-                    lambda x: 0 < x <= 1,
-                    "above 0 and at most 1",
-                ),
-                count("cooldown", 3, "updates in a row that must favour the other mode before it changes"),
-                *_CONTROL,
-            ),
-            _ebplus,
-        ),
+        *BATCHING,
         PolicyEntry(
             "sjf",
             "shortest job first: mixed batching, the least expected output first",
@@ -318,10 +160,10 @@ def read_options(name: str, given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def canonical_policy(name: str, given: Mapping[str, str]) -> str:
-    """The policy as one string: options in alphabetical order, defaults left out, aliases resolved (v0 = eb:k=1)."""
+    """The policy as one string: options in alphabetical order, defaults left out, aliases resolved."""
     entry = find_policy(name)
     text = options.write(entry.name, entry.options, read_options(name, given))
-    return "v0" if text == "eb:k=1" else text
+    return "v0" if text == "eb:gate=paper,k=1" else text
 
 
 def make_policy(name: str, given: Mapping[str, str], slots: int, costs: StepCosts | None) -> Policy:

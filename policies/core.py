@@ -196,8 +196,10 @@ class PolicyState:
 
     `theta` is θ*, `p0` the exposure estimate p̄ (1/token), `eta` the hazard's slope (1/token²), `mu_l` the
     mean prompt (tokens), `n_obs` the smoothed number of running requests; `crossover_left` and
-    `crossover_right` are the two sides of the crossover inequality (s/token). `own` are the values of the
-    columns that a policy of a user's own declares (policies/own).
+    `crossover_right` are the two sides of the crossover inequality (s/token). Of a policy that learns, `cost_mixed_s`
+    and `cost_exclusive_s` are what a request is expected to cost with mixed and with exclusive steps (s), `z` the
+    standard deviations of its KV forecast kept free, `probes` the fills that took the other kind of step, `budget` the
+    most tokens of a step. `own` are the values of the columns that a policy of a user's own declares (policies/own).
     """
 
     k: int | None = None
@@ -211,6 +213,11 @@ class PolicyState:
     crossover_left: float | None = None
     crossover_right: float | None = None
     correction_capped: bool | None = None
+    cost_mixed_s: float | None = None
+    cost_exclusive_s: float | None = None
+    z: float | None = None
+    probes: int | None = None
+    budget: int | None = None
     own: tuple[float, ...] | None = None
 
 

@@ -20,7 +20,8 @@ from harness.engines.simulated import V0_HOST, replay
 from harness.profiles.pair import Pair, load_pair
 from harness.simulate.limits import EngineLimits
 from harness.simulate.rows import Rows
-from policies.catalog import V0_ENGINE, make_policy, read_policy
+from policies.batching import V0_ENGINE
+from policies.catalog import make_policy, read_policy
 from workloads.catalog import load_workload
 from workloads.core import options
 from workloads.core.arrivals import Closed

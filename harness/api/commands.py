@@ -24,12 +24,14 @@ def run(*, out: str | Path = "runs", quiet: bool = True, **options: Any) -> Resu
     """
     from harness.session.choose import choose
     from harness.session.options import read_options
+    from harness.session.repeats import repeat_plan
     from harness.session.session import RunSession
     from harness.session.start import START
 
     asked = read_options(options)
     chosen = choose(asked)
-    session = RunSession(START[chosen.engine](asked), Path(out), quiet=quiet, why=chosen.why)
+    plan = repeat_plan(asked)
+    session = RunSession(START[chosen.engine](asked), Path(out), quiet=quiet, why=chosen.why, plan=plan)
     runs = session.go()
     if session.failure is not None:
         raise session.failure
@@ -76,31 +78,38 @@ def compare(
     baseline: str | None = None,
     allow: Collection[str] = (),
     alpha: float | None = None,
+    headline: str = "",
+    equivalent: float | None = None,
 ) -> Comparisons:
     """Compares arms as `bench compare` does: the first arm (or the policy `baseline`) with each other arm.
 
-    `results` are directories or runs that were read already. `allow` names what may differ besides the policy, `alpha`
-    (tokens) is what gaps are compared with. UserError where there are not two arms or they may not be compared.
+    `results` are directories or runs that were read already; two that hold several arms are held against each other
+    policy by policy. `allow` names what may differ besides the policy, `alpha` (tokens) is what gaps are compared with,
+    `headline` the rows whose words count, `equivalent` the share (0.02) within which arms are called equal. UserError
+    where there are not two arms or they may not be compared.
     """
-    from harness.report.arms import arms_of, with_baseline, without_older_copies
     from harness.report.comparison import compare_runs
-    from harness.runs.run import load_run, runs_of
+    from harness.report.sides import folders_of, sides_of
+    from harness.report.words import Rules, read_headline
+    from harness.runs.run import Run, load_run, runs_of
 
-    runs = []
+    found: list[list[Run]] = []
+    paths: list[Path] = []
     for result in results:
         if isinstance(result, Results):
-            runs += result.runs
-        elif isinstance(result, RunResult):
-            runs.append(load_run(result.path))
+            found.append(list(result.runs))
+            # What was run or read together is a folder.
+            paths.append(Path())
         else:
-            runs += [load_run(path) for path in dict.fromkeys(runs_of([Path(result)]))]
-    if not runs:
+            paths.append(Path(result.path if isinstance(result, RunResult) else result))
+            found.append([load_run(path) for path in dict.fromkeys(runs_of(paths[-1:]))])
+    if not any(found):
         raise UserError("compare needs runs: give directories, or what read() and run() return")
-    kept, _ = without_older_copies(runs)
-    first, *others = with_baseline(arms_of(kept), baseline, alone=len(results) == 1)
-    if not others:
-        raise UserError(f"only one arm ({first[0].spec.policy}): give runs of two policies to compare")
-    return Comparisons([compare_runs(first, other, frozenset(allow), alpha) for other in others])
+    sides, _ = sides_of(folders_of(paths, found), baseline, alone=len(results) == 1)
+    if not sides:
+        raise UserError(f"only one arm ({found[0][0].spec.policy}): give runs of two policies to compare")
+    rules = Rules(read_headline(headline) if headline else (), equivalent)
+    return Comparisons([compare_runs(a, b, frozenset(allow), alpha, rules=rules) for a, b in sides])
 
 
 class TraceRows:

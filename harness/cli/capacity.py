@@ -14,8 +14,9 @@ from harness.core.errors import Interrupted, UserError
 from harness.session.options import RunOptions
 
 # What the search decides by itself, or has another meaning here.
-_NOT_HERE = ("rates", "concurrencies", "slo", "repeat", "require_verdict", "conditions", "alone")
-_SHARED = [param for param in run.params if param.name not in _NOT_HERE]
+_NOT_HERE = ("rates", "concurrencies", "slo", "repeat", "alone", "aa", "until", "headline")
+_OF_A_RUN = {field.name for field in dataclasses.fields(RunOptions)} | {"as_json", "out"}
+_SHARED = [param for param in run.params if param.name in _OF_A_RUN.difference(_NOT_HERE)]
 
 
 @click.command(params=list(_SHARED))
@@ -48,6 +49,7 @@ def capacity(
     from harness.session.capacity import CapacitySearch, Wanted
     from harness.session.capacity_report import capacities_document, print_capacities
     from harness.session.choose import choose
+    from harness.session.servers import servers_of
     from harness.session.start import START
 
     limits = parse_limits(slo)
@@ -61,7 +63,8 @@ def capacity(
         raise UserError("--engine tokenstep plans all requests at once, so no load is too high for it: take another")
     # The arrival is made for each load; the engine starts without one.
     started = START[chosen.engine](dataclasses.replace(asked, arrival=None))
-    search = CapacitySearch(started, out, wanted, kind, quiet=as_json, why=chosen.why)
+    servers = servers_of(asked) if chosen.engine == "endpoint" else {}
+    search = CapacitySearch(started, out, wanted, kind, quiet=as_json, why=chosen.why, servers=servers)
     search.go()
     if as_json:
         click.echo(orjson.dumps(capacities_document(search)))

@@ -13,7 +13,7 @@ from harness.profiles.models import all_model_names
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from policies.catalog import PolicyEntry
+    from policies.entry import PolicyEntry
     from policies.offline.catalog import OfflineEntry
     from workloads.catalog import WorkloadEntry
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.conditions import FAIL_ON, check_comparisons
-from harness.cli.options import ALPHA, output_format, print_rows
+from harness.cli.options import ALPHA, WORDS, output_format, print_rows, rules_of
 from harness.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,52 +18,67 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--baseline", metavar="POLICY", help="The policy that is A.  [default: the first arm]")
+@click.option("--baseline", metavar="POLICY", help="The policy that is A.  [default: the first named, else v1]")
 @click.option("--allow", default="", metavar="NAME,…", help="What may differ besides the policy: model,gpu,trace,…")
+@WORDS
 @FAIL_ON
 @click.option("--percentiles", is_flag=True, help="Show p50, p90, p95, KV footprints and time-weighted fairness too.")
+@click.option("--matrix", "as_matrix", is_flag=True, help="Policies by loads: one headline change a cell, and means.")
 @ALPHA
 @output_format
 def compare(
     dirs: tuple[Path, ...],
     baseline: str | None,
     allow: str,
+    headline: str | None,
+    equivalent: str | None,
     conditions: tuple[str, ...],
     percentiles: bool,
+    as_matrix: bool,
     alpha: float | None,
     form: str,
 ) -> None:
-    """Compare run directories: the first arm is A, each other arm B.
+    """Compare run directories: A is the first named or, in one directory that holds all, v1.
 
-    A directory may be one run or hold several; the repeats of one policy make an arm. Of one directory that
-    holds them all, v1 is A where it is there. Two directories with measured runs of one policy are an A/A.
+    A directory may be one run or hold several; the repeats of one policy make an arm. Two directories that hold
+    several arms are two sides: each policy in the first against the same policy in the second.
     """
     import orjson
 
     from harness.core.console import plain_console
-    from harness.report.arms import arms_of, with_baseline, without_older_copies
     from harness.report.comparison import compare_runs
     from harness.report.fail_on import parse_fail_on
     from harness.report.flat import comparison_rows
+    from harness.report.matrix import by_load, matrix_of, matrix_table
+    from harness.report.sides import folders_of, sides_of
     from harness.report.tables import compare_table
     from harness.runs.run import load_run, runs_of
 
     tests = [parse_fail_on(text) for text in conditions]
-    runs, copies = without_older_copies([load_run(path) for path in dict.fromkeys(runs_of(dirs))])
+    rules = rules_of(headline, equivalent)
+    found = [[load_run(path) for path in dict.fromkeys(runs_of([one]))] for one in dict.fromkeys(dirs)]
+    folders = folders_of(list(dict.fromkeys(dirs)), found)
+    copies, sides = 0, []
+    for part in by_load(folders) if as_matrix else [folders]:
+        own, left_out = sides_of(part, baseline, alone=len(dirs) == 1)
+        sides += own
+        copies += left_out
     if copies:
         click.echo(f"{copies} virtual runs are exact copies of later ones: left out", err=True)
-    arms = with_baseline(arms_of(runs), baseline, alone=len(dirs) == 1)
-    if len(arms) == 1 and len(dirs) == 2 and arms[0][0].kind == "measured":
-        # An A/A: the same runs, measured twice.
-        arms = [arm for arm in ([run for run in runs if run.path.is_relative_to(one)] for one in dirs) if arm]
-    first, *others = arms
-    if not others:
-        raise UserError(
-            f"{', '.join(map(str, dirs))}: only one arm ({first[0].spec.policy}): name runs of two policies to compare"
-        )
+    if not sides:
+        only = f"only one arm ({found[0][0].spec.policy})"
+        raise UserError(f"{', '.join(map(str, dirs))}: {only}: name runs of two policies to compare")
     allowed = frozenset(name.strip() for name in allow.split(",") if name.strip())
-    comparisons = [compare_runs(first, other, allowed, alpha) for other in others]
-    if form in ("csv", "markdown"):
+    comparisons = [compare_runs(a, b, allowed, alpha, rules=rules) for a, b in sides]
+    if as_matrix:
+        matrix = matrix_of(comparisons)
+        if form == "json":
+            click.echo(orjson.dumps(matrix.to_dict()))
+        elif form == "table":
+            plain_console().print(matrix_table(matrix))
+        else:
+            print_rows(matrix.rows(), form)
+    elif form in ("csv", "markdown"):
         pairs = [(comparison.a[0].spec.label, comparison.b[0].spec.label, comparison) for comparison in comparisons]
         print_rows([row for a, b, comparison in pairs for row in comparison_rows(a, b, comparison.to_dict())], form)
         _say_refusals(comparisons)

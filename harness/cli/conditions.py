@@ -32,6 +32,15 @@ def check_verdicts(runs: list[Run], level: str | None) -> None:
         raise NotMet("\n".join(f"{run.path}: {run.level}, not {level}" for run in worse))
 
 
+def check_arms(tests: list[FailOn], runs: list[Run]) -> None:
+    """Raise NotMet where one arm by itself meets what --fail-on names, a load at a time."""
+    from harness.report.arms import arms_of
+
+    failures = [failure for test in tests for arm in arms_of(runs) if (failure := test.failure_alone(arm))]
+    if failures:
+        raise NotMet("\n".join(failures))
+
+
 def check_comparisons(tests: list[FailOn], comparisons: list[Comparison]) -> None:
     """Raise NotMet where a comparison meets what --fail-on names."""
     failures = [failure for test in tests for comparison in comparisons if (failure := test.failure(comparison))]

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.options import JSON
-from harness.core.errors import Interrupted, NotMet, RunFailed
+from harness.core.errors import Interrupted, NotMet, RunFailed, UserError
 
 if TYPE_CHECKING:
     from harness.session.grid_plan import Plan
+    from harness.session.grid_run import Executor
 
 
 @click.command()
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     help="A set of GPUs for one real engine at a time; given again, another one beside it.",
 )
 @click.option("--most", type=click.IntRange(1), default=1_000_000, help="Refuse a grid of more cells.")
+@click.option("--address", metavar="auto|ray://…|local", help="Run on a Ray cluster.  [default: on this machine]")
 @JSON
 def grid(
     file: str,
@@ -36,6 +38,7 @@ def grid(
     jobs: int | None,
     devices: tuple[str, ...],
     most: int,
+    address: str | None,
     as_json: bool,
 ) -> None:
     """Run every cell of a grid once: each value of each list in FILE.toml with each of the others.
@@ -46,12 +49,9 @@ def grid(
     if file == "status":
         _status(out, as_json)
         return
-    import sys
-
     import orjson
 
     from harness.session.grid_file import points_of, read_grid
-    from harness.session.grid_local import LocalExecutor
     from harness.session.grid_plan import plan_grid
     from harness.session.grid_run import GridSession, told_tally
 
@@ -61,7 +61,7 @@ def grid(
         _dry_run(plan, out, jobs, retry_failed, as_json)
         return
     session = GridSession(plan, out, quiet=as_json)
-    tally = session.go(lambda: LocalExecutor(out, sys.argv, jobs, devices), retry_failed)
+    tally = session.go(lambda: _executor(out, address, jobs, devices), retry_failed)
     if as_json:
         failures = [{"cell": label, "reason": why} for label, why in tally.failed.values()]
         click.echo(orjson.dumps(tally.to_dict() | {"failures": failures}))
@@ -72,6 +72,18 @@ def grid(
         raise Interrupted
     if tally.failed or tally.refused:
         raise RunFailed(f"{len(tally.failed) + tally.refused:,} cells failed or cannot be had")
+
+
+def _executor(out: Path, address: str | None, jobs: int | None, devices: tuple[str, ...]) -> Executor:
+    if address is None:
+        from harness.session.grid_local import LocalExecutor
+
+        return LocalExecutor(out, jobs, devices)
+    if devices:
+        raise UserError("--devices goes without --address: on a cluster Ray gives each cell its GPUs")
+    from harness.session.grid_ray import RayExecutor
+
+    return RayExecutor(out, address, jobs)
 
 
 def _status(out: Path, as_json: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 
 import click
@@ -21,13 +22,17 @@ from harness.cli.grid import grid
 from harness.cli.other_tools import ours_for
 from harness.cli.policy import policy
 from harness.cli.profit import profit
+from harness.cli.regret import regret
 from harness.cli.report import report
 from harness.cli.reproduce import reproduce
 from harness.cli.run import run
 from harness.cli.runs import list_runs, publish, recover, show, verify
 from harness.cli.site import site
+from harness.cli.spread import aa, power
+from harness.cli.tables import expand, thin
 from harness.cli.trace import trace
 from harness.cli.validate import validate
+from harness.core.apart import go_apart, too_much_memory
 from harness.core.errors import USER_ERRORS, Interrupted, NotMet, RunFailed
 from harness.core.terminal import show_controls
 
@@ -37,14 +42,19 @@ COMMANDS = [
     grid,
     capacity,
     compare,
+    aa,
+    power,
     show,
     list_runs,
     recover,
     verify,
     publish,
+    thin,
+    expand,
     import_results,
     export_run,
     profit,
+    regret,
     report,
     calibrate,
     validate,
@@ -59,8 +69,16 @@ COMMANDS = [
     doctor,
     mock_server,
 ]
+# What others made is read in a process of its own.
+READERS = frozenset(
+    {"show", "list", "recover", "verify", "publish", "compare", "power", "profit", "calibrate", "validate", "trace"}
+    | {"import", "export", "site build", "site check"}
+)
+# It starts an engine, which is to have the whole machine.
+MEASURING = "calibrate attention"
 # With `color` click leaves texts whole: what a terminal would obey in them is shown at its door.
-CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100, "color": True}
+HELP = ["-h", "--help"]
+CONTEXT = {"help_option_names": HELP, "show_default": True, "max_content_width": 100, "color": True}
 
 
 @click.group(commands=COMMANDS, context_settings=CONTEXT)
@@ -72,6 +90,8 @@ def bench() -> None:
 def main() -> None:
     """Runs the command line and exits with the contract's codes: 0, 1, 2, 3 or 130."""
     _usable_streams()
+    if _reads_strangers(sys.argv[1:]):
+        go_apart()
     sys.exit(_exit_code())
 
 
@@ -84,6 +104,12 @@ def _usable_streams() -> None:
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     show_controls()
+
+
+def _reads_strangers(words: list[str]) -> bool:
+    """Whether a command reads runs or traces that others made, and asks for no help alone."""
+    names = {" ".join(words[:1]), " ".join(words[:2])}
+    return bool(names & READERS) and MEASURING not in names and not set(HELP).intersection(words)
 
 
 def _exit_code() -> int:
@@ -121,7 +147,11 @@ def _exit_code() -> int:
     except OSError as error:
         _drop_output()
         return _say(f"bench: {error.filename or 'standard output'}: {error.strerror or error}", EXIT_USER)
+    except MemoryError:
+        return _say(f"bench: {too_much_memory()}", EXIT_USER)
     except Exception as error:
+        if isinstance(error, ImportError) and _NO_ROOM.search(str(error)):
+            return _say(f"bench: {too_much_memory()}", EXIT_USER)
         if os.environ.get("BENCH_DEBUG"):
             raise
         kind = type(error).__name__
@@ -130,6 +160,10 @@ def _exit_code() -> int:
             EXIT_FAILED,
         )
     return 0
+
+
+# What the loader says of a library that finds no memory.
+_NO_ROOM = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
 
 
 def _no_such_option(error: click.NoSuchOption) -> str:

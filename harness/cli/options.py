@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from harness.core.errors import UserError
+from harness.core.text import shown
+
+if TYPE_CHECKING:
+    from harness.report.words import Rules
 
 
 class FiniteRange(click.FloatRange):
@@ -68,3 +74,33 @@ def print_rows(rows: list[dict[str, Any]], form: str) -> None:
 RESULTS = click.option(
     "--results", type=click.Path(path_type=Path), default=Path("results"), help="Where published runs lie."
 )
+
+
+def WORDS(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say how words come about: `--headline` and `--equivalent`."""
+    headline = click.option(
+        "--headline", metavar="METRIC,…", help="Up to three rows whose words count.  [default: a rate, TTFT, TPOT]"
+    )
+    equivalent = click.option("--equivalent", metavar="SHARE", help='Call arms equal within this: "2%".')
+    return headline(equivalent(command))
+
+
+def rules_of(headline: str | None, equivalent: str | None) -> Rules:
+    """What the two options say; UserError where they name no metric or no share."""
+    from harness.report.words import Rules, read_headline
+
+    return Rules(read_headline(headline) if headline else (), share_of("--equivalent", equivalent))
+
+
+def share_of(option: str, text: str | None) -> float | None:
+    """`2%` or `0.02` as a share between 0 and 1; UserError where it is none."""
+    if text is None:
+        return None
+    number, sign, _ = text.strip().partition("%")
+    try:
+        share = float(number) / (100 if sign else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise UserError(f"{option} {shown(text)}: give a share such as 2%")
+    return share

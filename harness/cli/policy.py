@@ -31,9 +31,10 @@ def new_policy(path: Path) -> None:
 @policy.command(name="check")
 @click.argument("named", metavar="FILE.py:CLASS[,key=value]")
 @click.option("--traces", type=click.IntRange(1, 100_000), default=60, help="Random traces that it is tried on.")
+@click.option("--vllm/--no-vllm", default=True, help="Hold it against vLLM's scheduler, where there is one.")
 @click.option("--engine-python", envvar="BENCH_ENGINE_PYTHON", help="The Python that has vLLM.")
 @JSON
-def check_policy(named: str, traces: int, engine_python: str | None, as_json: bool) -> None:
+def check_policy(named: str, traces: int, vllm: bool, engine_python: str | None, as_json: bool) -> None:
     """Try a policy: whether it goes on, decides alike each time and on vLLM's scheduler, and starves nobody.
 
     Exit code 1 where something is wrong with it, 2 where the file holds no policy.
@@ -44,6 +45,8 @@ def check_policy(named: str, traces: int, engine_python: str | None, as_json: bo
     from harness.session.start import any_python
 
     def python() -> Path | None:
+        if not vllm:
+            return None
         try:
             return any_python(engine_python)
         except UserError:
@@ -51,7 +54,7 @@ def check_policy(named: str, traces: int, engine_python: str | None, as_json: bo
                 raise
             return None
 
-    trial = check(named, traces, python, lambda _: None)
+    trial = check(named, traces, python)
     tried = trial.tried
     if as_json:
         found = {
@@ -74,7 +77,8 @@ def check_policy(named: str, traces: int, engine_python: str | None, as_json: bo
         click.echo(
             f"vLLM {trial.vllm}'s own scheduler: the same steps"
             if trial.vllm
-            else "not held against vLLM's scheduler: there is no environment (`bench engine install cpu`)"
+            else "not held against vLLM's scheduler"
+            + (": there is no environment (`bench engine install cpu`)" if vllm else "")
         )
         click.echo(f"at most {tried.overtakes} requests started before one that came earlier")
         if tried.plan_us is not None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from harness.cli.conditions import FAIL_ON, REQUIRE_VERDICT, check_comparisons, check_verdicts
-from harness.cli.options import ALPHA, JSON, FiniteRange, several
+from harness.cli.conditions import FAIL_ON, REQUIRE_VERDICT, check_arms, check_comparisons, check_verdicts
+from harness.cli.options import ALPHA, JSON, WORDS, FiniteRange, rules_of, several
 from harness.core.errors import Interrupted, UserError
 from harness.core.text import shown
 from harness.session.options import CHOICES, LIMITS, RunOptions
@@ -67,7 +67,11 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
     metavar="A",
     help="poisson, constant, gamma:cv=2, trace:scale=1, ramp:…, phases:…, closed-phases:…, offline",
 )
-@click.option("--requests", type=_whole("requests"), help="Requests a run.  [default: 4000, or all of a shorter file]")
+@click.option(
+    "--requests",
+    type=_whole("requests"),
+    help="Requests a run.  [default: 4000, or ten waves]",
+)
 @click.option("--tp", type=_whole("tp"), default=DEFAULTS.tp, help="GPUs that share the model (tensor parallelism).")
 @click.option(
     "--slots",
@@ -115,7 +119,14 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
     metavar="MODEL",
     help="The cost model whose constants policies are told.  [default: the run's own]",
 )
-@click.option("--repeat", type=_whole("repeat"), default=DEFAULTS.repeat, help="Repeats, each with the next seed.")
+@click.option(
+    "--repeat",
+    type=_whole("repeat"),
+    help="Repeats, each with the next seed.  [default: 5 where simulated policies are compared, else 1]",
+)
+@click.option("--aa", type=_whole("aa"), default=DEFAULTS.aa, help="Real engines: more runs of the first policy (A/A).")
+@click.option("--until", metavar="ci=SHARE", help="Repeat until the headline intervals are within: ci=3%.")
+@WORDS
 @click.option("--seed", type=_whole("seed"), default=DEFAULTS.seed, help="Seed of the first repeat.")
 @click.option("--slo", metavar="METRIC=S,…", help="Limits for goodput, such as ttft_s=1,tpot_s=0.05.")
 @ALPHA
@@ -226,7 +237,14 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
 @REQUIRE_VERDICT
 @FAIL_ON
 @JSON
-def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple[str, ...], **options: Any) -> None:
+def run(
+    as_json: bool,
+    out: Path,
+    require_verdict: str | None,
+    conditions: tuple[str, ...],
+    equivalent: str | None,
+    **options: Any,
+) -> None:
     """Replay a workload under one or more policies, paired and interleaved, and say which is better.
 
     Real vLLM is started for each run where the named GPU and an engine environment are here (`bench engine`), the
@@ -240,14 +258,18 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
     from harness.report.document import runs_document
     from harness.report.fail_on import parse_fail_on
     from harness.session.choose import choose
+    from harness.session.repeats import repeat_plan
     from harness.session.session import RunSession
     from harness.session.start import START
 
     asked = RunOptions(**options)
-    chosen = choose(asked)
-    session = RunSession(START[chosen.engine](asked), out, quiet=as_json, why=chosen.why)
     tests = [parse_fail_on(text) for text in conditions]
-    if tests and len(session.policies) < 2:
+    plan = repeat_plan(asked, rules_of(asked.headline, equivalent))
+    chosen = choose(asked)
+    session = RunSession(START[chosen.engine](asked), out, quiet=as_json, why=chosen.why, plan=plan)
+    if plan.until is not None and len(session.policies) < 2:
+        raise UserError("--until needs two policies to compare: the width is that of their difference")
+    if any(test.needs_two for test in tests) and len(session.policies) < 2:
         raise UserError("--fail-on needs two policies to compare: name them, or compare two runs with bench compare")
     runs = session.go()
     comparisons = session.comparisons(runs)
@@ -264,3 +286,5 @@ def run(as_json: bool, out: Path, require_verdict: str | None, conditions: tuple
         raise session.failure
     check_verdicts(runs, require_verdict)
     check_comparisons(tests, comparisons)
+    if len(session.policies) < 2:
+        check_arms(tests, runs)

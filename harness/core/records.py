@@ -68,7 +68,10 @@ REQUESTS = pa.schema(
 )
 
 # Columns that older runs do not have: null in them.
-LATER = frozenset({"cached_tokens", "event_tokens", "policy_own"})
+LATER = frozenset(
+    {"cached_tokens", "event_tokens", "policy_own"}
+    | {"cost_mixed_s", "cost_exclusive_s", "policy_z", "policy_probes", "policy_budget"}
+)
 
 STEPS = pa.schema(
     [
@@ -95,6 +98,11 @@ STEPS = pa.schema(
         ("crossover_left", pa.float64()),
         ("crossover_right", pa.float64()),
         ("correction_capped", pa.bool_()),
+        ("cost_mixed_s", pa.float64()),
+        ("cost_exclusive_s", pa.float64()),
+        ("policy_z", pa.float64()),
+        ("policy_probes", pa.int64()),
+        ("policy_budget", pa.int64()),
         # Of a user's own policy: the columns that it declares, their names in the manifest (provenance.policy_columns).
         ("policy_own", pa.list_(pa.float64())),
     ]
@@ -125,12 +133,17 @@ def _states(which: Ints, states: list[PolicyState]) -> dict[str, object]:
         ("eta", pa.float64()),
         ("mu_l", pa.float64()),
         ("n_obs", pa.float64()),
+        ("z", pa.float64()),
+        ("probes", pa.int64()),
+        ("budget", pa.int64()),
     ):
         columns[f"policy_{name}"] = pa.array([getattr(state, name) for state in held], kind).take(pa.array(place))
     for name, kind in (
         ("crossover_left", pa.float64()),
         ("crossover_right", pa.float64()),
         ("correction_capped", pa.bool_()),
+        ("cost_mixed_s", pa.float64()),
+        ("cost_exclusive_s", pa.float64()),
         ("policy_own", pa.list_(pa.float64())),
     ):
         columns[name] = pa.array([getattr(state, name.removeprefix("policy_")) for state in held], kind).take(

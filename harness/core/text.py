@@ -29,7 +29,8 @@ def _json_code(letter: str) -> str:
 def short(value: Any) -> str:
     """A value as a message can hold it: of a cost model its name and basis, of a digest its first digits."""
     if isinstance(value, dict):
-        value = " ".join(str(value[key]) for key in ("name", "basis") if key in value) or f"{len(value)} settings"
+        named = " ".join(str(value[key]) for key in ("name", "basis") if key in value)
+        value = named or ", ".join(map(str, value.values()))
     text = one_line(str(value))
     return text if len(text) <= 60 else f"{text[:12]}…"
 
@@ -50,4 +51,4 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """How the sentence `no X named Y` ends: `; did you mean Z?` for the nearest known name, or a stop."""
     written = {item.lower(): item for item in known}
     near = options.nearest(name, written)
-    return f"; did you mean {written[near]}?" if near else "."
+    return f"; did you mean {spelled(written[near], 60)}?" if near else "."

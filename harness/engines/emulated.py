@@ -119,7 +119,14 @@ class Emulated:
         outlived = (*requests.outlived.notes, *requests.off_grid.notes)
         observed = requests.outlived.observed | requests.off_grid.observed
         if "error" in result:
-            why = f"policy {self.virtual.spec.policy}, step {result['step']}: {result['error']}"
+            answer = str(result["error"])
+            # A policy's own mistake says already whose it is, and when.
+            told = answer.removeprefix("PolicyFault: ")
+            why = (
+                told
+                if told.startswith("policy ")
+                else f"policy {self.virtual.spec.policy}, step {result['step']}: {answer}"
+            )
             return Ended("failed", why, outlived, observed)
         if result.get("stopped"):
             return Ended("interrupted", "interrupted by the user", outlived, observed)

@@ -23,7 +23,8 @@ from harness.simulate.batch import BatchLoop
 from harness.simulate.limits import EngineLimits, notes_on_too_long
 from harness.simulate.prefix_cache import PrefixCache
 from harness.simulate.rows import Rows, request_batch, step_batch
-from policies.catalog import V0_ENGINE, read_policy
+from policies.batching import V0_ENGINE
+from policies.catalog import read_policy
 from policies.core import Policy, PolicyFault, StepCosts
 from policies.own.file import PolicyFile
 from policies.own.load import make_any, stdout_aside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -19,6 +20,7 @@ from harness.engines.endpoint import EndpointEngine
 from harness.engines.serving.command import SCHEDULER, Plugin, command, environment, shown
 from harness.engines.serving.environments import Environment, untested
 from harness.engines.serving.failures import last_lines, tail
+from harness.engines.serving.gpu_state import GpuState
 from harness.engines.serving.gpus import Card
 from harness.engines.serving.other_load import OtherLoad
 from harness.engines.serving.probe import Served
@@ -155,15 +157,21 @@ class Vllm:
         """Drives the stream over a server that is ready; `failed` where the engine fails under it."""
         self.driving.endpoint = Endpoint(server.endpoint.url, chat=self.driving.client.api == "chat")
         other_load = OtherLoad(server.pid)
+        # Without a card there is nothing to ask, and nothing to say of it.
+        state = GpuState(writer.partial) if self.deployment.cards else None
         try:
-            ended = self.driving.replay(writer, progress, lambda: stopped() or server.broken)
+            with state or contextlib.nullcontext():
+                ended = self.driving.replay(writer, progress, lambda: stopped() or server.broken)
         except UserError:
             # Its warm-up fails where the engine dies under it.
             fault = server.fault()
             if fault is None:
                 raise
             return Ended("failed", f"the engine failed in the warm-up: {fault.line}")
-        machine = {"elsewhere": other_load.share()}
+        machine: dict[str, Any] = {"elsewhere": other_load.share()}
+        if state is not None:
+            machine["gpus"] = state.observed
+            ended = dataclasses.replace(ended, notes=(*ended.notes, *state.notes))
         fault = None if stopped() else server.fault()
         if fault is not None:
             ended = dataclasses.replace(ended, status="failed", reason=f"the engine failed: {fault.line}")

@@ -17,6 +17,9 @@ from harness.measure.gaps import decode_ends, follow_steps
 from harness.measure.measured import is_closed_loop, span
 from harness.measure.start_and_end import requests_for, requests_that_tell, served_rates
 
+# Work left over at the last arrival, %, from which the rate is above capacity (docs/calibration.md).
+ABOVE_CAPACITY = 3
+
 _OUT_OF_MEMORY = ("out of memory", "outofmemory", "oom-kill")
 
 
@@ -153,6 +156,8 @@ def backlog(evidence: Evidence) -> float | str:
 
 def longer(evidence: Evidence) -> str:
     """How many requests would tell whether a queue settles."""
+    if (evidence.measured.beyond or 0.0) > ABOVE_CAPACITY:
+        return "the rate is above capacity"
     return f"near capacity: --requests {requests_that_tell(evidence.measured.requests)} would tell whether it settles"
 
 

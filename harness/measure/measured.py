@@ -18,7 +18,7 @@ from harness.measure.fairness import COLUMNS, DECODE, Fairness, alpha_of, estima
 from harness.measure.gaps import token_gaps
 from harness.measure.metrics import SLO_METRICS
 from harness.measure.sample import Sample
-from harness.measure.start_and_end import full_waves, overload, steady_span, waves_of
+from harness.measure.start_and_end import full_waves, is_phased, overload, steady_span, waves_of
 from harness.measure.statistics import Floats, Ints
 from harness.measure.window import Window, steady_window
 
@@ -32,7 +32,8 @@ class Measured:
 
     `stay` is the mean stay of a request as a share of the run. `fairness` has a state for each variant that the
     step log tells of, and `rates` its metrics. `waves` is how often a closed loop fills anew, None where it does not.
-    `beyond` says of an open loop how far it is above capacity (see `overload`), None of any other.
+    `phased` says whether the load changes by plan, `beyond` of an open loop how far it is above capacity (see
+    `overload`), None of any other.
     """
 
     requests: Requests
@@ -44,6 +45,7 @@ class Measured:
     fairness: dict[str, Fairness]
     waves: float | None = None
     beyond: float | None = None
+    phased: bool = False
 
 
 def is_closed_loop(spec: RunSpec) -> bool:
@@ -78,7 +80,7 @@ def measure(table: Any, steps: Any | None, spec: RunSpec, closed_loop: bool) -> 
     if full is not None and "gap_mean" in rates and steps is not None:
         rates["gap_mean_steady"] = _steady_gap(steps, requests, spec, stay)
     waves, beyond = waves_of(requests, spec), overload(requests, spec)
-    return Measured(requests, arrivals, window, stay, rates, samples, states, waves, beyond)
+    return Measured(requests, arrivals, window, stay, rates, samples, states, waves, beyond, is_phased(spec))
 
 
 def _steady_gap(steps: Any, requests: Requests, spec: RunSpec, stay: float) -> Estimate | None:

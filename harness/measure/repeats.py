@@ -32,10 +32,9 @@ class Shift:
     p: float
     pooled: bool = False
 
-    @property
-    def half(self) -> float:
-        """Half of the 95 % interval: what could have been shown."""
-        return t_quantile(self.freedom) * self.error
+    def half(self, share: float = 1.0) -> float:
+        """Half of the 95 % interval: what could have been shown; `share` of the other 5 % may be left outside."""
+        return t_quantile(self.freedom, share) * self.error
 
 
 def shift_of(differences: Sequence[float], equals: Sequence[Sequence[float]] = (), scale: float = 1.0) -> Shift | None:

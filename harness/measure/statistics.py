@@ -105,11 +105,11 @@ def mean_variance(series: Floats, overlap: float = 0.0) -> tuple[float, float]:
     return float(np.mean(means**2)) / (blocks - 1), blocks - 1
 
 
-def t_quantile(freedom: float) -> float:
-    """Student's t that leaves 2.5 % on either side."""
+def t_quantile(freedom: float, share: float = 1.0) -> float:
+    """Student's t that leaves 2.5 % on either side, or a share of that."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+    return float(stdtrit(freedom, 1 - share * (1 - CONFIDENCE) / 2))
 
 
 def t_p_value(t: float, freedom: float) -> float:

@@ -46,6 +46,10 @@ def summary_of(measured: Measured) -> dict[str, Any]:
                     metrics[name]["high"] = min(1.0, metrics[name]["high"])
         elif name in measured.samples:
             metrics[name] = _distribution(measured.samples[name], metric.unit)
+    if measured.phased:
+        # Ups and downs by plan are no noise that an interval could be made of.
+        for values in metrics.values():
+            values["low"] = values["high"] = None
     return {
         "schema": SCHEMA_VERSION,
         "window": measured.window.to_dict() if measured.window else None,

@@ -38,7 +38,15 @@ CHECKS = (
     Check("steady_window", "steady window of the run", "%", 50, 20, checks.steady_of, floor=True),
     # Ten to the nearest whole: a data set may hold a little less.
     Check("waves", "waves of requests", "", 9.5, None, checks.waves_of, floor=True, remedy=checks.more_requests),
-    Check(OVERLOAD, "requests left over at the last arrival", "%", None, 5, checks.overload_of, remedy=checks.served),
+    Check(
+        OVERLOAD,
+        "requests left over at the last arrival",
+        "%",
+        None,
+        checks.ABOVE_CAPACITY,
+        checks.overload_of,
+        remedy=checks.served,
+    ),
     Check(
         "backlog",
         "late waits for the first token over early ones (a growing queue)",

@@ -35,6 +35,7 @@ def compute(runs: Sequence[PublishedRun], cache: JsonCache, jobs: int | None = N
         return
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
 
     # The largest first, so that none is left to one process at the end.
     groups.sort(key=len, reverse=True)
@@ -43,9 +44,14 @@ def compute(runs: Sequence[PublishedRun], cache: JsonCache, jobs: int | None = N
         for group in groups
     ]
     # Not forked: pyarrow has threads.
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for _ in pool.map(_task, tasks, [cache.parent] * len(tasks), [cache.code] * len(tasks), chunksize=4):
-            pass
+    try:
+        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+            for _ in pool.map(_task, tasks, [cache.parent] * len(tasks), [cache.code] * len(tasks), chunksize=4):
+                pass
+    except BrokenProcessPool:
+        # A file has ended a process, which cannot say its name; this one reads on apart and can.
+        for group in groups:
+            _compute_board(group, cache)
 
 
 def _task(runs: list[_RunToLoad], parent: Path, code: str) -> None:

@@ -7,13 +7,14 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
+from harness.core.errors import UserError
 from harness.core.text import visible
 from harness.measure.metrics import METRICS
 from harness.pages.assets import site_directory
@@ -115,9 +116,9 @@ class Writer:
         if self._bytes(name) == data:
             return
         path = self.out / name
-        part = self._part(path)
-        part.write_bytes(data)
-        part.replace(path)
+        with self._part(path) as part:
+            part.write_bytes(data)
+            part.replace(path)
         self.written += 1
 
     def copy(self, name: str, source: Path) -> None:
@@ -128,10 +129,10 @@ class Writer:
             copied, original = path.lstat(), source.stat()
             if (copied.st_size, copied.st_mtime_ns) == (original.st_size, original.st_mtime_ns):
                 return
-        part = self._part(path)
-        shutil.copyfile(source, part)
-        shutil.copystat(source, part)
-        part.replace(path)
+        with self._part(path) as part:
+            shutil.copyfile(source, part)
+            shutil.copystat(source, part)
+            part.replace(path)
         self.written += 1
 
     def sweep(self) -> None:
@@ -157,7 +158,15 @@ class Writer:
         data = self._bytes(name)
         return None if data is None else sha256(data).hexdigest()
 
-    def _part(self, path: Path) -> Path:
-        """Where a file is written before it takes its place."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.with_name(f"{path.name}.{os.getpid()}.part")
+    @contextlib.contextmanager
+    def _part(self, path: Path) -> Iterator[Path]:
+        """Where a file is written before it takes its place; UserError where it cannot be, and nothing stays of it."""
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield part
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+            why = error.strerror or error
+            raise UserError(f"{path}: cannot be written ({why}): make room, or give another --out") from None

@@ -33,7 +33,12 @@ ASSUMED_MIXED = "the cost of mixed steps of this pair is assumed, not measured (
 
 def gpu_names() -> tuple[str, ...]:
     """The GPUs that come with the project, sorted."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != MODELS))
+    return _gpus_in(FOLDER)
+
+
+@functools.cache
+def _gpus_in(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in folder.glob("*.toml") if path.stem != MODELS))
 
 
 def model_names() -> tuple[str, ...]:

@@ -28,7 +28,12 @@ LONGEST_NAME = 120
 
 def catalogued() -> dict[str, Path]:
     """The models that come with the project as a config.json, by id, sorted."""
-    return {path.stem.replace("--", "/", 1): path for path in sorted(CONFIGS.glob("*.json"))}
+    return _configs_in(CONFIGS)
+
+
+@functools.cache
+def _configs_in(folder: Path) -> dict[str, Path]:
+    return {path.stem.replace("--", "/", 1): path for path in sorted(folder.glob("*.json"))}
 
 
 def all_model_names() -> tuple[str, ...]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from harness.core.apart import reading
 from harness.core.errors import UserError
-from harness.core.files import open_plain
 from harness.core.text import one_line
 
 NOT_TOLD = "not told"
@@ -133,11 +135,16 @@ class Fields:
 
 def read_document(path: Path) -> Any:
     """The JSON or YAML in a file; UserError where it cannot be read, is too large, or was cut short."""
+    reading(path)
     try:
-        with open_plain(path) as file:
+        # A pipe would be waited for.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise UserError(f"{path}: cannot be read (no regular file): name a result file")
+        with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error}): name a result file") from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path}: cannot be read ({why}): name a result file") from None
     if len(data) > MOST_BYTES:
         raise UserError(f"{path}: more than 1 GiB: save the result without the text of its requests")
     try:

@@ -41,7 +41,9 @@ def read_vllm(fields: Fields) -> list[Foreign]:
         counts[ours] = fields.count(theirs, needed=True) or 0
     definitions = {}
     for ours, (theirs, meaning) in _RATES.items():
-        fields.take(ours, theirs)
+        # Older versions write a colon after the name of one.
+        for name in (f"{theirs}:", theirs):
+            fields.take(ours, name)
         definitions[ours] = meaning
     for theirs, (ours, meaning) in _LATENCIES.items():
         fields.take(f"{ours}.mean", f"mean_{theirs}_ms", 1e-3)

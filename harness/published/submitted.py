@@ -69,7 +69,9 @@ def fault_of(run: Run) -> str | None:
     if not spec.policy_sha256:
         if there:
             return f"{POLICY_FILE}: the spec names no policy in a file: delete it"
-        return "the spec names a policy in a file and has no policy_sha256" if is_own(spec.policy) else None
+        # At an endpoint the policy is a label.
+        lacks = is_own(spec.policy) and spec.engine != "endpoint"
+        return "the spec names a policy in a file and has no policy_sha256" if lacks else None
     if not there:
         return f"{POLICY_FILE}: not there: a run under a policy of one's own is published with it"
     try:
@@ -78,7 +80,8 @@ def fault_of(run: Run) -> str | None:
         file = file_in(run)
         options.split(spec.policy)
     except USER_ERRORS as error:
-        return f"{POLICY_FILE}: no policy's file ({str(error)[:160]})"
+        why = str(error).removeprefix(f"{run.path / POLICY_FILE}: ")
+        return f"{POLICY_FILE}: no policy's file ({why[:160]})"
     if file.sha256 != spec.policy_sha256:
         return f"{POLICY_FILE}: its sha256 is {file.sha256[:12]}…, the spec has {spec.policy_sha256[:12]}…"
     if spec.policy.partition(":")[0] != name_of(file.class_name, file.sha256):

@@ -28,18 +28,6 @@ def without_older_copies(runs: Sequence[Run]) -> tuple[list[Run], int]:
     return kept, len(runs) - len(kept)
 
 
-def with_baseline(arms: list[list[Run]], baseline: str | None, alone: bool) -> list[list[Run]]:
-    """The arms with the baseline's first: the policy named, else v1 where one directory (`alone`) holds them all."""
-    policies = [arm[0].spec.policy for arm in arms]
-    if baseline is None and alone and "v1" in policies:
-        baseline = "v1"
-    if baseline is None:
-        return arms
-    if baseline not in policies:
-        raise UserError(f"--baseline {short(baseline)}: no such arm: {some(policies, 4)}")
-    return sorted(arms, key=lambda arm: arm[0].spec.policy != baseline)
-
-
 def arms_of(runs: Sequence[Run]) -> list[list[Run]]:
     """Group runs into arms (equal in all but repeat and seed), in the order of their first run."""
     groups: dict[str, list[Run]] = {}

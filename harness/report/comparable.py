@@ -13,8 +13,10 @@ from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.core.text import nearest, one_line, short, some, spelled
 from harness.measure.columns import Ints, Requests, integers
+from harness.measure.measured import VIRTUAL_ENGINES
 from harness.runs.run import Run
-from policies.catalog import IGNORED, use_of
+from policies.catalog import use_of
+from policies.entry import IGNORED
 
 # Provenance that must be equal across arms, and what brings a difference in it along once allowed to differ.
 _SAME = {
@@ -25,13 +27,29 @@ _SAME = {
     "async_scheduling": ("async_scheduling", "engine", "kind"),
 }
 
+# The world of a real engine, which must be the same too: what stands in provenance, and which keys of it count.
+_WORLD: dict[str, tuple[str, ...]] = {
+    "host": ("machine", "cpu", "cores"),
+    "gpus": (),
+    "engine_kind": (),
+    "engine_packages": (),
+    "engine_settings": ("dtype", "cache_dtype", "gpu_memory_utilization", "enable_prefix_caching"),
+    "url": (),
+    "path": (),
+}
+
 # An engine and the kind of its numbers go together: allowing one is enough.
 _TOGETHER = {"kind": ("engine", "kind"), "engine": ("engine", "kind")}
 
 # What a message may hold and still be read at a glance.
 LONGEST_LINE = 300
 
-MAY_ALLOW = frozenset({field.name for field in dataclasses.fields(RunSpec)} | set(_SAME) | {"kind", "trace"})
+# Mean clocks of two runs' GPUs may differ by this share.
+CLOCKS_APART = 0.03
+
+MAY_ALLOW = frozenset(
+    {field.name for field in dataclasses.fields(RunSpec)} | set(_SAME) | set(_WORLD) | {"kind", "trace"}
+)
 
 
 def end_of_path(run: Run) -> str:
@@ -54,7 +72,19 @@ def differences(a: Run, b: Run) -> dict[str, tuple[Any, Any]]:
         # What one of them does not say cannot be held against it.
         if None not in values and values[0] != values[1]:
             unequal.setdefault(name, values)
+    if all(run.spec.engine not in VIRTUAL_ENGINES for run in (a, b)):
+        for name, keys in _WORLD.items():
+            left_part, right_part = (_part(run.manifest.get("provenance", {}).get(name), keys) for run in (a, b))
+            if left_part and right_part and left_part != right_part:
+                unequal.setdefault(name, (left_part, right_part))
     return unequal
+
+
+def _part(value: Any, keys: Sequence[str]) -> Any:
+    """What counts of a part of the provenance: the keys of it, as text where it is a group; None where it is silent."""
+    if keys and isinstance(value, dict):
+        return {key: value[key] for key in keys if key in value} or None
+    return value
 
 
 def allowed(name: str, allow: Collection[str]) -> bool:
@@ -69,7 +99,7 @@ def refuse_differences(pairs: Sequence[tuple[Run, Run]], allow: Collection[str])
     """
     unknown = sorted(set(allow) - MAY_ALLOW)
     if unknown:
-        others = ", ".join(sorted({"kind", "trace"} | _SAME.keys()))
+        others = ", ".join(sorted({"kind", "trace"} | _SAME.keys() | _WORLD.keys()))
         raise UserError(
             f"--allow {one_line(unknown[0])[:12]}: not known{nearest(unknown[0], MAY_ALLOW)} "
             f"It takes a field of the spec in run.json, or one of {others}"
@@ -159,6 +189,49 @@ def unequal_kv(pairs: Sequence[tuple[Run, Run]]) -> str | None:
         left, right = (run.manifest.get("provenance", {}).get("kv_cache_tokens") for run in (a, b))
         if None not in (left, right) and left != right:
             return f"the KV caches differ ({left:,} and {right:,} tokens): --kv-tokens gives every arm the same"
+    return None
+
+
+def unequal_clocks(pairs: Sequence[tuple[Run, Run]]) -> str | None:
+    """What to say where the GPUs of two runs held mean clocks that differ by more than 3 %: no policy did that."""
+    for a, b in pairs:
+        left, right = map(mean_clock, (a, b))
+        if left and right and max(left, right) > (1 + CLOCKS_APART) * min(left, right):
+            apart = 100 * (max(left, right) / min(left, right) - 1)
+            return (
+                f"DEGRADED: the GPUs' mean clocks differ by {apart:.1f} % ({left:,.0f} and {right:,.0f} MHz): "
+                "power or heat held one of them down; cool it, or fix the clocks (nvidia-smi --lock-gpu-clocks)"
+            )
+    return None
+
+
+def mean_clock(run: Run) -> float | None:
+    """The mean clock of a run's GPUs, MHz; None where it was not recorded."""
+    cards = (run.manifest.get("machine") or {}).get("gpus") or ()
+    clocks = [card["sm_clock_mhz"] for card in cards if card.get("sm_clock_mhz")]
+    return sum(clocks) / len(clocks) if clocks else None
+
+
+# Answers that end by themselves may differ in length by so much in a pair, %: work that differs more is another load.
+LIKE_WORK = 1.0
+
+
+def unequal_work(tables: Sequence[tuple[Any, Any]], pairs: Sequence[tuple[Run, Run]]) -> Unranked | None:
+    """Why arms whose answers end by themselves are not ranked: in a pair they gave different numbers of tokens.
+
+    Answers that are all shorter than asked for in both arms alike are no fault.
+    """
+    if all(run.spec.client.get("ignore_eos", True) for pair in pairs for run in pair):
+        return None
+    for (left, right), (a, b) in zip(tables, pairs, strict=True):
+        made = [int(integers(table.column("output_tokens")).sum()) for table in (left, right)]
+        apart = 100 * abs(made[1] / made[0] - 1) if made[0] else 0.0
+        if apart > LIKE_WORK:
+            reason = (
+                f"answers end by themselves, and {short(b.spec.policy)} gave {made[1]:,} tokens where "
+                f"{short(a.spec.policy)} gave {made[0]:,} ({apart:.1f} % apart): not the same work"
+            )
+            return Unranked("not compared: other work", reason)
     return None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import UserError
+from harness.measure.looks import share_of_look
 from harness.measure.measured import VIRTUAL_ENGINES
 from harness.measure.statistics import LONGEST_STAY
 from harness.report.alpha import common_alpha
@@ -20,7 +21,9 @@ from harness.report.comparable import (
     shared_rows,
     stream_bytes,
     undeployable,
+    unequal_clocks,
     unequal_kv,
+    unequal_work,
     why_unranked,
 )
 from harness.report.reader import RunReader
@@ -105,23 +108,31 @@ def compare_runs(
             "not comparable, A and B replay different requests (another realised trace): run both policies "
             "in one `bench run` (to compare them all the same: --allow trace)"
         )
+    unranked = unranked or unequal_work(tables, pairs)
+    reason = unranked.reason if unranked else None
     counted, dependence = _counted_pairs(pairs, [left for left, _ in tables])
+    del tables
     common = common_alpha([*a, *b], alpha)
     rules, named_late = _headline_rules([*a, *b], rules or Rules())
     equals = pairing.equals
-    rows = compared_rows(counted, equals, common, paired, reader)
+    share = _look(counted)
+    rows = compared_rows(counted, equals, common, paired, reader, share)
     headline = headline_of(rows, rules)
     if unranked:
         metrics = {name: replace(row, word=unranked.word, why=unranked.reason) for name, row in rows.items()}
     else:
         kept = withheld(counted, list(rows), common, reader)
-        metrics = decide(rows, headline, rules, kept, supports(pairs))
+        metrics = decide(rows, headline, replace(rules, share=share), kept, supports(pairs))
     notes = [
         *undeployable([a[0].spec, b[0].spec]),
+        None
+        if share == 1
+        else f"looked at before all repeats were there: intervals hold at {95 + 5 * (1 - share):.2f} %",
         None if paired or unranked else "the arms replay different requests: the comparison is not paired",
         dependence,
         shared_rows(a),
         unequal_kv(pairs),
+        unequal_clocks(pairs),
         common.note,
         named_late,
         "the load changes by plan: rates and latencies are of the whole span" if is_phased(a[0]) else None,
@@ -171,6 +182,12 @@ def _method(pairs: Sequence[Pair], rows: Mapping[str, ComparedMetric], equals: S
         return "one repeat: intervals over requests (block bootstrap), no words"
     told = f"Student's t over {len(pairs)} paired repeat{'s' if len(pairs) > 1 else ''}"
     return f"{told} and {more} more run{'s' if more > 1 else ''} of equals (A/A)" if more else told
+
+
+def _look(pairs: Sequence[Pair]) -> float:
+    """The share of the chance of a false word that a look at so many repeats may spend; all where nobody looks."""
+    looked = any("until" in run.manifest.get("provenance", {}) for pair in pairs for run in pair)
+    return (share_of_look(len(pairs)) or 1.0) if looked else 1.0
 
 
 def _headline_rules(runs: Sequence[Run], rules: Rules) -> tuple[Rules, str | None]:

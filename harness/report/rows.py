@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from harness.measure import start_and_end
 from harness.measure.estimate import Estimate, within_run_ratio
 from harness.measure.measured import is_closed_loop
 from harness.measure.metrics import METRICS
@@ -33,9 +34,14 @@ LEAST_EPISODES = 10
 
 
 def compared_rows(
-    pairs: Sequence[Pair], equals: Sequence[Sequence[Run]], common: CommonAlpha, paired: bool, reader: RunReader
+    pairs: Sequence[Pair],
+    equals: Sequence[Sequence[Run]],
+    common: CommonAlpha,
+    paired: bool,
+    reader: RunReader,
+    share: float = 1.0,
 ) -> dict[str, ComparedMetric]:
-    """Every metric that both arms have, without its word.
+    """Every metric that both arms have, without its word; `share` of one chance in twenty is left to its interval.
 
     `equals` are runs of one policy on one stream, a group each (A/A): they tell how runs spread.
     """
@@ -47,7 +53,7 @@ def compared_rows(
     for name in names:
         known = [(a[name], b[name]) for a, b in estimates]
         groups = [[one[name] for one in group] for group in spread]
-        row = _row(name, known, groups, paired, noisy)
+        row = _row(name, known, groups, paired, noisy, share)
         if row is not None:
             rows[name] = row
     return rows
@@ -68,8 +74,7 @@ def is_steady(name: str) -> bool:
 def is_phased(run: Run) -> bool:
     """Whether the load changes by plan: such a run has no steady rate, and its ups and downs are no noise."""
     source = run.manifest.get("provenance", {}).get("trace", {})
-    phased = isinstance(source, dict) and "phases" in source
-    return phased or run.spec.arrival.partition(":")[0] in ("closed-phases", "phases", "ramp")
+    return (isinstance(source, dict) and "phases" in source) or start_and_end.is_phased(run.spec)
 
 
 def _row(
@@ -78,6 +83,7 @@ def _row(
     equals: Sequence[Sequence[Estimate | None]],
     paired: bool,
     noisy: bool,
+    share: float,
 ) -> ComparedMetric | None:
     """One metric over the pairs' estimates (A, B), None where an arm does not have it in every repeat."""
     known = [(a, b) for a, b in estimates if a is not None and b is not None]
@@ -92,7 +98,7 @@ def _row(
         [move(b) - move(a) for a, b in values], [[move(value) for value in group] for group in groups], scale
     )
     if shift is not None:
-        return row_over_repeats(name, values, shift, is_difference)
+        return row_over_repeats(name, values, shift, is_difference, share)
     return _row_within(name, *known[0], paired=paired, noisy=noisy, is_difference=is_difference)
 
 

@@ -16,12 +16,13 @@ BASELINES = ("v1", "stock", "v0")
 Sides = list[tuple[list[Run], list[Run]]]
 
 
-def sides_of(folders: Sequence[Sequence[Run]], baseline: str | None = None) -> tuple[Sides, int]:
+def sides_of(folders: Sequence[Sequence[Run]], baseline: str | None = None, alone: bool = True) -> tuple[Sides, int]:
     """Pairs of arms (A, B), and how many exact copies of virtual runs were left out.
 
-    One folder: its baseline against each other arm. Two folders or more: each policy's runs in the first against the
-    same policy's in every other one, never pooled; a folder that holds one arm is held against the first's only one,
-    whatever its policy. UserError where there are no two arms.
+    One folder: its baseline against each other arm; the first is A where several paths were named (not `alone`). Two
+    folders or more: each policy's runs in the first against the same policy's in every other one, never pooled; a
+    folder that holds one arm is held against the first's only one, whatever its policy. UserError where there are no
+    two arms.
     """
     kept, copies = [], 0
     for runs in folders:
@@ -29,7 +30,7 @@ def sides_of(folders: Sequence[Sequence[Run]], baseline: str | None = None) -> t
         kept.append(arms_of(own))
         copies += left_out
     if len(kept) == 1:
-        return _of_one(kept[0], baseline), copies
+        return _of_one(kept[0], baseline, alone), copies
     first, *others = kept
     sides: Sides = []
     for arms in others:
@@ -56,14 +57,19 @@ def folders_of(paths: Sequence[Path], runs: Sequence[Sequence[Run]]) -> list[lis
     return [[run for one in runs for run in one]]
 
 
-def _of_one(arms: list[list[Run]], baseline: str | None) -> Sides:
-    first, *others = with_baseline(arms, baseline)
+def _of_one(arms: list[list[Run]], baseline: str | None, alone: bool) -> Sides:
+    first, *others = with_baseline(arms, baseline, alone)
     return [(first, other) for other in others]
 
 
-def with_baseline(arms: list[list[Run]], baseline: str | None) -> list[list[Run]]:
-    """The arms with A first: the policy named, else v1 (stock, v0), else the first that the runs' command named."""
+def with_baseline(arms: list[list[Run]], baseline: str | None, alone: bool) -> list[list[Run]]:
+    """The arms with A first: the policy named, else the first named, else (`alone`: one directory holds them all) v1.
+
+    Without v1, stock or v0 in that directory the first that the runs' own command named.
+    """
     policies = [arm[0].spec.policy for arm in arms]
+    if baseline is None and not alone:
+        return arms
     if baseline is None:
         usual = next((name for name in BASELINES if name in policies), None)
         return sorted(arms, key=lambda arm: (arm[0].spec.policy != usual, _named(arm)))

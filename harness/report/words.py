@@ -38,10 +38,14 @@ REPEATS, REQUESTS = "repeats", "requests"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the user says of words: the rows named beforehand (else the usual ones), and what is equal (0.02)."""
+    """What the user says of words: the rows named beforehand (else the usual ones), and what is equal (0.02).
+
+    `share` of one chance in twenty may be spent: less where somebody looked before all repeats were there.
+    """
 
     headline: tuple[str, ...] = ()
     equivalent: float | None = None
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +164,13 @@ def by_difference(name: str, values: Sequence[tuple[float, float]]) -> bool:
 
 
 def row_over_repeats(
-    name: str, values: Sequence[tuple[float, float]], shift: Shift, is_difference: bool
+    name: str, values: Sequence[tuple[float, float]], shift: Shift, is_difference: bool, share: float = 1.0
 ) -> ComparedMetric:
     """A row without its word yet, from the shift of its values (of their logarithms where there is a ratio)."""
     a, b = _means(values)
     unit = METRICS[name.partition(".")[0]].unit
     same = all(a == b for a, b in values)
-    half = 0.0 if same else min(shift.half, 300.0 if not is_difference else math.inf)
+    half = 0.0 if same else min(shift.half(share), 300.0 if not is_difference else math.inf)
     if is_difference:
         difference = Difference(shift.mean, shift.mean - half, shift.mean + half)
         ratio = 1.0 if same else b / a if a > 0 else None
@@ -222,13 +226,24 @@ def decide(
             role=HEADLINE if is_headline else EXPLORATORY,
             of=len(named) if is_headline else rest,
             p_family=family.get(name),
-            support=supports.get(base.removesuffix("_steady")) if not dot else None,
+            support=_support(base, supports) if not dot else None,
         )
         word, why = _word(told, family.get(name, row.p), rules)
         if name in withheld and (withheld[name][0] != FEW_EPISODES or word in (BETTER, WORSE)):
             word, why = withheld[name]
         decided[name] = replace(told, word=word, why=why)
     return decided
+
+
+def _support(name: str, supports: Mapping[str, Support]) -> Support | None:
+    """What the cost models make of a row; of a steady one what they make of the whole span, where more of them do.
+
+    Older runs were held against the others over their whole span alone.
+    """
+    own, whole = supports.get(name), supports.get(name.removesuffix("_steady"))
+    if own is None or whole is None:
+        return own or whole
+    return own if len(own.changes) >= len(whole.changes) else whole
 
 
 def own_word(row: ComparedMetric) -> str:
@@ -248,7 +263,7 @@ def _word(row: ComparedMetric, p: float | None, rules: Rules) -> tuple[str, str 
     shift = (
         math.log(row.ratio) if row.ratio and row.difference is None else row.difference.value if row.difference else 0
     )
-    if p < 1 - CONFIDENCE and better != "neither":
+    if p < rules.share * (1 - CONFIDENCE) and better != "neither":
         if row.support is not None and row.support.word == DISAGREE:
             return DISAGREE, None
         return (BETTER if (shift > 0) == (better == "higher") else WORSE), None

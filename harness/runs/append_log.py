@@ -13,14 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from harness.core.apart import reading
 from harness.core.files import open_anew
 from harness.core.records import FINISHES, LATER, MODES, PHASES
+from harness.runs.log_survey import survey
 
 # The names that a dictionary column may hold: fixed, so that every batch has the same codes.
 _NAMES = {"finish": FINISHES, "phase": PHASES, "policy_mode": MODES}
 
 # Rows of a Parquet row group: small batches are put together first.
 _GROUP = 131_072
+# Lists and texts may make few rows many bytes.
+_GROUP_BYTES = 2**26
 # Counts change little from row to row, and a step's start never repeats: step tables are half the size so.
 _ENCODINGS = {"id": "DELTA_BYTE_ARRAY", "t_s": "BYTE_STREAM_SPLIT"}
 
@@ -32,7 +36,7 @@ class AppendLog:
         self.path = path
         self.schema = schema
         self.rows = 0
-        self._bytes = 0
+        self.bytes = 0
         self._file = path.open("xb", buffering=0)
         fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._pending = io.BytesIO()
@@ -49,9 +53,9 @@ class AppendLog:
             while data:
                 data = data[os.write(self._file.fileno(), data) :]
         except BaseException:
-            os.ftruncate(self._file.fileno(), self._bytes)
+            os.ftruncate(self._file.fileno(), self.bytes)
             raise
-        self._bytes += size
+        self.bytes += size
         self.rows += batch.num_rows
 
     def close(self) -> None:
@@ -80,19 +84,31 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def whole_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """The batches of a log up to its end or to the first that is not whole."""
-    if not path.stat().st_size:
+def whole_batches(path: Path, most_rows: int) -> Iterator[pa.RecordBatch]:
+    """The batches of a log up to its end or to the first that is not whole.
+
+    ArrowInvalid where it holds what no log of ours does: values outside their buffers, more rows than are read.
+    """
+    reading(path)
+    looked = survey(path, most_rows)
+    if looked.fault is not None:
+        raise pa.ArrowInvalid(looked.fault)
+    if not looked.batches:
         return
     with pa.OSFile(str(path)) as source:
-        try:
-            stream = pa.ipc.open_stream(source)
-            while True:
+        stream = None
+        for _ in range(looked.batches):
+            try:
+                stream = stream or pa.ipc.open_stream(source)
                 batch = stream.read_next_batch()
-                batch.validate()
-                yield batch
-        except (StopIteration, pa.ArrowInvalid, OSError):
-            return
+                # Offsets beyond a buffer would end the process that follows them.
+                batch.validate(full=True)
+            except (OSError, StopIteration, UnicodeDecodeError) as error:
+                # Arrow says it so of messages that are none of its own; a disk's fault has a number.
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise
+                raise pa.ArrowInvalid(str(error) or "fewer batches than messages") from None
+            yield batch
 
 
 def to_parquet(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schema) -> None:
@@ -106,7 +122,8 @@ def to_parquet(batches: Iterable[pa.RecordBatch], target: Path, schema: pa.Schem
                     missing = set(schema.names) - set(batch.schema.names)
                     # Other columns are damage, which the writer tells.
                     group.append(conform(batch, schema) if missing <= LATER else batch)
-                    if sum(in_group.num_rows for in_group in group) >= _GROUP:
+                    rows = sum(in_group.num_rows for in_group in group)
+                    if rows >= _GROUP or sum(in_group.nbytes for in_group in group) >= _GROUP_BYTES:
                         writer.write_table(_by_row(pa.Table.from_batches(group)))
                         group = []
                 writer.write_table(_by_row(pa.Table.from_batches(group, schema=schema)))

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.core.apart import reading
 from harness.core.errors import UserError
 from harness.core.runspec import SCHEMA_VERSION, RunSpec
+from harness.core.sizes import MOST_JSON_BYTES
 from harness.measure.metrics import METRICS
 from harness.measure.summary import COUNTS
 from harness.measure.verdict import LEVELS
@@ -126,6 +128,7 @@ _MANIFEST: dict[str, ValueForm] = {
     "clock.origin_ns": _COUNT,
     "machine": _or_null(_OBJECT),
     "machine.elsewhere": _or_null(_SHARE),
+    "machine.gpus": _list_of(_all(_or_null(_NUMBER), "an object of numbers"), "a list of cards with their numbers"),
     "client": _OBJECT,
     "client.cpu_share": _or_null(_SHARE),
     "client.wait_share": _or_null(_SHARE),
@@ -177,12 +180,17 @@ _METRIC_TEXTS = ("unit",)
 
 def read_json(path: Path, remedy: str, missing_ok: bool = False) -> dict[str, Any]:
     """Read a JSON file of a schema known here; UserError with the remedy where that fails."""
+    reading(path)
     try:
         # A pipe would be waited for.
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
             raise UserError(f"{path}: not a regular file: {remedy}")
+        if found.st_size > MOST_JSON_BYTES:
+            size = f"{found.st_size / 2**20:,.0f} MiB, at most {MOST_JSON_BYTES >> 20} are read"
+            raise UserError(f"{path}: cannot be read ({size}): {remedy}")
         value = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
-        _refuse_odd_values(value)
+        refuse_odd_values(value)
     except FileNotFoundError:
         if missing_ok:
             return {}
@@ -278,17 +286,17 @@ def _refuse_constant(word: str) -> float:
     raise ValueError(f"{word} is no JSON number")
 
 
-def _refuse_odd_values(value: Any, depth: int = 0) -> None:
+def refuse_odd_values(value: Any, depth: int = 0) -> None:
     """ValueError for what no run of ours holds: deep nesting, endless numbers, text that is not Unicode."""
     if depth > _DEEPEST:
         raise ValueError(f"nested more than {_DEEPEST} deep")
     if isinstance(value, dict):
         for key, inner in value.items():
-            _refuse_odd_values(key)
-            _refuse_odd_values(inner, depth + 1)
+            refuse_odd_values(key)
+            refuse_odd_values(inner, depth + 1)
     elif isinstance(value, list):
         for item in value:
-            _refuse_odd_values(item, depth + 1)
+            refuse_odd_values(item, depth + 1)
     elif isinstance(value, str):
         try:
             value.encode()

@@ -6,26 +6,27 @@ import os
 import stat
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from harness.core.apart import reading
+from harness.core.count import MOST
 from harness.core.errors import UserError
 from harness.core.records import LATER, PRODUCED, REQUESTS, STEPS
+from harness.core.sizes import MOST_REQUESTS, MOST_STEPS, MOST_TABLE_BYTES
 from harness.measure.columns import LONGEST_S
 
 TABLES = {"requests": REQUESTS, "steps": STEPS}
+# Of a run whose tables are made again when they are wanted: what they hold (thin.py).
+DIGESTS = "tables.json"
 
 # Made once: making one looks for a package that is not there.
 _LONGEST = pa.scalar(LONGEST_S)
-MOST_TOKENS = 10**12
 # Of one step: what lies beyond could not be multiplied in 64 bits.
 MOST_A_STEP = 10**9
-# Rows and bytes of a table in memory, beyond which nothing of ours is and a small file could fill a machine.
-MOST_ROWS = {"requests": 5_000_000, "steps": 10_000_000}
-MOST_BYTES = 2**30
+MOST_ROWS = {"requests": MOST_REQUESTS, "steps": MOST_STEPS}
 
 _STEP_TIMES = ("t_s", "duration_s")
 _TOKENS = frozenset(
@@ -41,15 +42,21 @@ def read_table(directory: Path, name: str, columns: Collection[str] | None = Non
     be of a size that fills a machine. Columns that came later than the file are null.
     """
     path = directory / f"{name}.parquet"
+    reading(path)
     wanted = [field for field in TABLES[name] if columns is None or field.name in columns]
     try:
         table = _with_later_columns(_read_columns(path, name, wanted), pa.schema(wanted))
         table.validate(full=True)
-        faults = (_fault(column, table.column(column)) for column in table.column_names)
+        faults = (fault_of(column, table.column(column)) for column in table.column_names)
         why = next((fault for fault in faults if fault), None)
+    except MemoryError:
+        raise
     except FileNotFoundError:
+        if (directory / DIGESTS).is_file():
+            raise UserError(f"{path}: not kept here: `bench expand {directory}` makes it again") from None
         raise UserError(f"{path}: not there, so nothing can be computed from this run: run again") from None
-    except (pa.ArrowException, OSError) as error:
+    # A name that is no text is as much damage as what Arrow itself finds.
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise _damaged(path, str(error).splitlines()[0] if str(error) else type(error).__name__) from None
     if why:
         raise _damaged(path, why)
@@ -66,7 +73,7 @@ def _read_columns(path: Path, name: str, wanted: list[pa.Field]) -> pa.Table:
             raise _damaged(path, why)
         held = [field for field in wanted if field.name in file.schema_arrow.names]
         if any(_is_heavy(file, field.name) for field in held if not pa.types.is_list(field.type)):
-            raise _damaged(path, f"texts of more than {MOST_BYTES >> 20:,} MiB")
+            raise _damaged(path, f"texts of more than {MOST_TABLE_BYTES >> 20:,} MiB")
         return file.read(columns=[field.name for field in held])
 
 
@@ -89,13 +96,11 @@ def _too_large(footer: pq.FileMetaData, name: str) -> str | None:
     if rows > MOST_ROWS[name]:
         return f"{rows:,} rows, at most {MOST_ROWS[name]:,} are read"
     # What repeats is small in the file and large in memory: values count as well, those of lists one by one.
-    values = sum(group.column(i).num_values for group in groups for i in range(group.num_columns) if _is_list(group, i))
+    values = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
     size = max(sum(group.total_byte_size for group in groups), 8 * values)
-    return f"{size / 2**20:,.0f} MiB in memory, at most {MOST_BYTES >> 20:,} are read" if size > MOST_BYTES else None
-
-
-def _is_list(group: Any, column: int) -> bool:
-    return "." in group.column(column).path_in_schema
+    if size <= MOST_TABLE_BYTES:
+        return None
+    return f"{size / 2**20:,.0f} MiB in memory, at most {MOST_TABLE_BYTES >> 20:,} are read"
 
 
 def _is_heavy(file: pq.ParquetFile, name: str) -> bool:
@@ -106,14 +111,14 @@ def _is_heavy(file: pq.ParquetFile, name: str) -> bool:
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     parts = [group.column(i) for group in groups for i in range(group.num_columns)]
     size = sum(part.total_uncompressed_size for part in parts if part.path_in_schema == name)
-    if size * file.metadata.num_rows <= MOST_BYTES:
+    if size * file.metadata.num_rows <= MOST_TABLE_BYTES:
         return False
     total = 0
     # So few rows at a time that they fit even where each holds all that the file has.
-    for batch in file.iter_batches(max(64, MOST_BYTES // size), columns=[name]):
+    for batch in file.iter_batches(max(64, MOST_TABLE_BYTES // size), columns=[name]):
         column = batch.column(0)
         total += column.nbytes if pa.types.is_string(column.type) else column.dictionary.nbytes
-        if total > MOST_BYTES:
+        if total > MOST_TABLE_BYTES:
             return True
     return False
 
@@ -133,7 +138,7 @@ def _other_columns(held: pa.Schema, schema: pa.Schema) -> str | None:
     return f"it has a column {other[0]!a} that is none of a run's" if other else None
 
 
-def _fault(name: str, column: pa.ChunkedArray) -> str | None:
+def fault_of(name: str, column: pa.ChunkedArray | pa.Array) -> str | None:
     """What is wrong with a column's values: a time that is none, a count below zero or beyond all bounds."""
     if pa.types.is_list(column.type):
         column = pc.list_flatten(column)
@@ -144,7 +149,7 @@ def _fault(name: str, column: pa.ChunkedArray) -> str | None:
     if name in _STEP_TIMES and (column.null_count or (len(column) and pc.min(column).as_py() < 0)):
         return f"its column {name} holds a time that is not there or below 0"
     if name in _TOKENS or name in _OF_STEPS:
-        most = MOST_TOKENS if name in _TOKENS or name.endswith("_sum") else MOST_A_STEP
+        most = MOST if name in _TOKENS or name.endswith("_sum") else MOST_A_STEP
         ends = pc.min_max(column).as_py()
         if ends["min"] is not None and (ends["min"] < 0 or ends["max"] > most):
             return f"its column {name} holds a count below 0 or above {most}"

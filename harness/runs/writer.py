@@ -18,12 +18,13 @@ from harness.core.files import held, open_anew, sync
 from harness.core.masking import scrub
 from harness.core.records import PRODUCED, REQUESTS
 from harness.core.runspec import SCHEMA_VERSION, RunSpec
+from harness.core.sizes import MOST_TABLE_BYTES
 from harness.core.text import visible
 from harness.runs.append_log import AppendLog, is_locked, to_parquet, whole_batches
 from harness.runs.run import POLICY_FILE, final_of, no_run_error, partial_of, run_path
 from harness.runs.schema import check_manifest, read_json
 from harness.runs.step_log import ENGINE_LOG, read_engine_log
-from harness.runs.tables import TABLES, read_table
+from harness.runs.tables import MOST_ROWS, TABLES, read_table
 
 LOGS = {name: f"{name}.arrows" for name in TABLES}
 RECOVERED = "recovered: the process ended without finishing"
@@ -127,6 +128,12 @@ class RunWriter:
 
     def _add(self, table: str, batch: pa.RecordBatch) -> None:
         log = self._logs[table]
+        if log.rows + batch.num_rows > MOST_ROWS[table] or log.bytes > MOST_TABLE_BYTES:
+            self.close()
+            raise RunFailed(
+                f"{self.partial}: its {table} are more than can be read ({MOST_ROWS[table]:,} rows, "
+                f"{MOST_TABLE_BYTES >> 20:,} MiB): `bench recover` makes what is there readable; run fewer requests"
+            )
         try:
             log.add(batch)
         except OSError as error:
@@ -192,9 +199,12 @@ def _finalise(partial: Path, final: Path, manifest: dict[str, Any], status: str,
     from_engine = read_engine_log(partial, manifest)
     for name, log in logs.items():
         if log.is_file():
+            rows = whole_batches(log, MOST_ROWS[name])
             try:
-                batches = from_engine[name](whole_batches(log)) if from_engine else whole_batches(log)
+                batches = from_engine[name](rows) if from_engine else rows
                 to_parquet(batches, partial / f"{name}.parquet", TABLES[name])
+            except MemoryError:
+                raise
             except (pa.ArrowException, ValueError) as error:
                 why = str(error).splitlines()[0]
                 raise UserError(f"{log}: damaged ({why}): take it from a copy, or run again") from None

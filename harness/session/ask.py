@@ -12,6 +12,7 @@ from harness.core.errors import UserError
 from harness.core.host import read_host
 from harness.core.runspec import RunSpec
 from harness.core.text import nearest, shown
+from harness.measure.looks import LOOKS
 from harness.measure.metrics import SLO_METRICS
 from harness.profiles.memory import BLOCK
 from harness.profiles.pair import KINDS
@@ -25,6 +26,11 @@ from workloads.lengths.hints import canonical_lengths
 
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
 EXAMPLES = {"gpus": "gpu l40s", "policies": "policy v1,ebplus", "workloads": "workload sharegpt"}
+
+# A simulated repeat costs seconds, and a word needs a spread between runs.
+SIMULATED_REPEATS = 5
+# Where a width ends the repeats, so many are the most.
+MOST_UNTIL = LOOKS[-1]
 
 _OPTION = re.compile(r"[^:=,]+=")
 
@@ -49,6 +55,13 @@ class Asked:
     alone: bool = False
     policy_files: Mapping[str, PolicyFile] = field(default_factory=dict)
     arrivals: tuple[str, ...] = ("",)
+
+
+def usual_repeats(options: RunOptions, engine: str) -> int:
+    """How often each run goes where nobody says: policies that are compared in virtual time five times, others once."""
+    if options.until is not None:
+        return MOST_UNTIL
+    return SIMULATED_REPEATS if engine == "simulated" and len(split_policies(options.policies)) > 1 else 1
 
 
 def split_policies(texts: Sequence[str]) -> list[str]:
@@ -131,7 +144,7 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
         arrivals=read_arrivals(options, engine),
         requests=options.requests,
         slots=options.slots,
-        repeat=options.repeat,
+        repeat=options.repeat or usual_repeats(options, engine),
         profiles=profile_files(options.gpu_names),
         alone=options.alone,
         policy_files=policy_files,

@@ -6,7 +6,7 @@ import bisect
 import dataclasses
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.core.console import plain_console
 from harness.core.errors import RunFailed, UserError
 from harness.core.runspec import RunSpec
-from harness.core.text import some
+from harness.core.text import short, some
 from harness.engines.base import Status
 from harness.report.capacity import BEYOND, Search, Tried, ladder
 from harness.report.limits import Limit
@@ -73,12 +73,24 @@ class Arm:
 class CapacitySearch:
     """Searches every policy's capacity in turn; runs that `out` has already, by the digest of their spec, are taken.
 
-    `arrival` is the process of an open loop. UserError where a percentile cannot be told from so few requests.
+    `arrival` is the process of an open loop; `servers` are the URLs of arms that are driven, which no digest holds.
+    UserError where a percentile cannot be told from so few requests.
     """
 
-    def __init__(self, started: Started, out: Path, wanted: Wanted, arrival: str, quiet: bool, why: str = "") -> None:
+    def __init__(
+        self,
+        started: Started,
+        out: Path,
+        wanted: Wanted,
+        arrival: str,
+        *,
+        quiet: bool,
+        why: str = "",
+        servers: Mapping[str, str] | None = None,
+    ) -> None:
         self.wanted = wanted
-        self.found = 0
+        self.found: list[Run] = []
+        self._servers = servers or {}
         self._started = started
         self._out = out
         self._arrival = arrival
@@ -104,8 +116,22 @@ class CapacitySearch:
                 tried = [self._step(arm) for arm in self.arms]
                 if not any(tried):
                     break
-        if self.found and not self._quiet:
-            self._console.print(f"{self.found} runs were there already and were not run again", soft_wrap=True)
+        for line in [] if self._quiet else self.on_found():
+            self._console.print(line, soft_wrap=True)
+
+    def on_found(self) -> list[str]:
+        """What to say of runs that were there already, and of runs that are not of one make."""
+        lines = []
+        if self.found:
+            oldest = min(one.started for one in self.found)
+            since = f"the oldest of {oldest:%Y-%m-%d %H:%M} UTC"
+            lines.append(f"{len(self.found)} runs were there already, {since}, and were not run again")
+        runs = [one for arm in self.arms for runs in arm.runs.values() for one in runs]
+        for words, make in (("the engine", _engine), ("bench", _harness)):
+            makes = {make(one) for one in runs}
+            if len(makes) > 1:
+                lines.append(f"runs of several versions of {words}: {some(sorted(makes))}: give another --out")
+        return lines
 
     def _plan(self) -> list[Arm]:
         wanted, asked = self.wanted, self._started.asked
@@ -145,9 +171,9 @@ class CapacitySearch:
         runs = []
         for spec in arm.specs:
             at = dataclasses.replace(spec, arrival=self.wanted.arrival(load, self._arrival))
-            one = finished_run(self._out, at)
+            one = finished_run(self._out, at, self._servers.get(spec.policy))
             if one is not None:
-                self.found += 1
+                self.found.append(one)
             else:
                 one = self._run(at)
             if one.status == "interrupted" or self.interrupted:
@@ -212,14 +238,26 @@ def why_not(runs: Sequence[Run], limits: Sequence[Limit]) -> str:
     return some(passed)
 
 
+def _engine(one: Run) -> str:
+    return short(one.manifest["provenance"].get("engine_version"))
+
+
+def _harness(one: Run) -> str:
+    made = one.manifest["provenance"].get("harness") or {}
+    return f"{made.get('version')} {str(made.get('commit'))[:8]}"
+
+
 def client_gave_up(one: Run) -> bool:
     """Whether a run is INVALID for what its client or the path to the server did."""
     checks = one.manifest.get("verdict", {}).get("checks", [])
     return any(check.get("level") == "INVALID" and check.get("name") in OF_THE_CLIENT for check in checks)
 
 
-def finished_run(out: Path, spec: RunSpec) -> Run | None:
-    """The whole run of this very spec under `out`, the latest of several; None where there is none."""
+def finished_run(out: Path, spec: RunSpec, url: str | None = None) -> Run | None:
+    """The whole run of this very spec under `out`, the latest of several; None where there is none.
+
+    Of a server that was driven it must be the one at `url`.
+    """
     place = run_path(out, spec, datetime.now(UTC))
     if not place.parent.is_dir():
         return None
@@ -230,7 +268,8 @@ def finished_run(out: Path, spec: RunSpec) -> Run | None:
             one = load_run(path)
         except UserError:
             continue
-        if one.manifest["digest"] == spec.digest and one.status == "complete" and one.summary:
+        whole = one.manifest["digest"] == spec.digest and one.status == "complete" and one.summary
+        if whole and (url is None or one.manifest["provenance"].get("url") == url):
             return one
     return None
 

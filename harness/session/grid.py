@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
+from harness.measure.start_and_end import ENOUGH_WAVES
 from harness.profiles.files import load_gpu
 from harness.profiles.models import canonical_model
 from harness.profiles.names import model_name, model_on
@@ -19,7 +20,8 @@ from harness.session.ask import Asked, split_policies
 from harness.session.lengths import check_used, known_offline, known_to
 from harness.session.policy_files import sha256_of
 from harness.session.profile_files import ENDING, labels_of
-from policies.catalog import V0_ENGINE, VLLM_OWN, canonical_policy, read_policy
+from policies.batching import V0_ENGINE
+from policies.catalog import VLLM_OWN, canonical_policy, read_policy
 from policies.offline.catalog import canonical_offline
 from policies.own.file import is_own
 from workloads.catalog import canonical_workload
@@ -58,9 +60,16 @@ def arrival_of(trace: Trace, asked: str) -> Arrival:
     )
 
 
-def requests_of(trace: Trace) -> int:
-    """How many requests a run takes where nobody says: 4,000, or all of a trace that has fewer or drifts."""
-    return len(trace) if "phases" in trace.source else min(DEFAULT_REQUESTS, len(trace))
+def requests_of(trace: Trace, arrival: str = "") -> int:
+    """How many requests a run takes where nobody says: 4,000, or ten waves of a closed loop.
+
+    All of a trace that drifts, and no more than a file holds; what is drawn has no end.
+    """
+    if "phases" in trace.source:
+        return len(trace)
+    kind, _, level = arrival.partition(":concurrency=")
+    wanted = max(DEFAULT_REQUESTS, ENOUGH_WAVES * int(level)) if kind == "closed" and level else DEFAULT_REQUESTS
+    return wanted if trace.source.get("kind") == "synthetic" else min(wanted, len(trace))
 
 
 def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[RunSpec]:
@@ -88,8 +97,8 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
         template = _with_costs(asked, gpu, model, config)
         for workload in workloads:
             trace = load(workload, asked.requests)
-            requests = requests_of(trace) if asked.requests is None else asked.requests
             arrivals = [arrival_of(trace, text).canonical for text in asked.arrivals]
+            requests = {arrival: asked.requests or requests_of(trace, arrival) for arrival in arrivals}
             for slots, repeat, arrival in itertools.product(every_slots, range(asked.repeat), arrivals):
                 seed = asked.template.seed + repeat
                 order = list(policies)
@@ -105,7 +114,7 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
                         arrival=arrival,
                         policy=policy,
                         policy_sha256=sha256_of(policy, asked.policy_files),
-                        requests=requests,
+                        requests=requests[arrival],
                         slots=slots,
                         seed=seed,
                         repeat=repeat,

@@ -48,8 +48,8 @@ class LocalExecutor:
     texts as CUDA_VISIBLE_DEVICES has them, or one.
     """
 
-    def __init__(self, out: Path, argv: Sequence[str], jobs: int | None, devices: Sequence[str]) -> None:
-        self._out, self._argv, self._devices = out, list(argv), list(devices)
+    def __init__(self, out: Path, jobs: int | None, devices: Sequence[str]) -> None:
+        self._out, self._devices = out, list(devices)
         self.jobs = jobs or cores()
         self._stopping = False
         self._workers: list[_Worker] = []
@@ -137,7 +137,7 @@ class LocalExecutor:
         ours, theirs = self._context.Pipe()
         listening, lifeline = self._context.Pipe(duplex=False)
         process = self._context.Process(
-            target=serve, args=(theirs, listening, self._out, self._argv, environment), name=f"bench-grid-{slot}"
+            target=serve, args=(theirs, listening, self._out, environment), name=f"bench-grid-{slot}"
         )
         process.start()
         theirs.close()

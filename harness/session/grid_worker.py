@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from harness.core.errors import USER_ERRORS, Interrupted, RunFailed
 from harness.engines.base import Status
 from harness.measure import delivery, measured, summary, verdict
+from harness.session.grid_command import command_of
 from harness.session.grid_plan import Cell
 from harness.session.grid_state import place_of, working
 from harness.session.one_run import MakeEngine, prepare, run
@@ -42,7 +43,7 @@ class Outcome:
     memory_bytes: int = 0
 
 
-def serve(inbox: Any, lifeline: Any, out: Path, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+def serve(inbox: Any, lifeline: Any, out: Path, environment: Mapping[str, str]) -> None:
     """Runs the cells that come through `inbox` and answers each with its outcome; None ends it.
 
     The process ends at once when the other end of `lifeline` closes, so that none outlives the grid; STOP there ends
@@ -56,7 +57,7 @@ def serve(inbox: Any, lifeline: Any, out: Path, argv: Sequence[str], environment
     threading.Thread(target=_watch, args=(lifeline, stopping), daemon=True).start()
     with working(out):
         while (cell := inbox.recv()) is not None:
-            inbox.send(run_cell(cell, out, argv, stopping.is_set))
+            inbox.send(run_cell(cell, out, stopping.is_set))
 
 
 def _watch(lifeline: Any, stopping: threading.Event) -> None:
@@ -68,10 +69,10 @@ def _watch(lifeline: Any, stopping: threading.Event) -> None:
     os._exit(1)
 
 
-def run_cell(cell: Cell, out: Path, argv: Sequence[str], stopped: Callable[[], bool]) -> Outcome:
+def run_cell(cell: Cell, out: Path, stopped: Callable[[], bool]) -> Outcome:
     """Runs one cell; whatever goes wrong is its outcome, and stops no other."""
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
-    status, path, reason = _run(cell, out, argv, stopped)
+    status, path, reason = _run(cell, out, stopped)
     return Outcome(
         cell.key,
         status,
@@ -83,10 +84,12 @@ def run_cell(cell: Cell, out: Path, argv: Sequence[str], stopped: Callable[[], b
     )
 
 
-def _run(cell: Cell, out: Path, argv: Sequence[str], stopped: Callable[[], bool]) -> tuple[str, str, str]:
+def _run(cell: Cell, out: Path, stopped: Callable[[], bool]) -> tuple[str, str, str]:
     try:
         prepared = prepare(cell.spec, _maker(cell.options))
         place = place_of(out, cell.second)
+        # What repeats this run is no grid.
+        argv = command_of(cell.options, place)
         finished = run(prepared, place, argv, _nothing, stopped, cell.options.alone)
     except Interrupted:
         return "interrupted", "", ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.core.errors import UserError
-from policies.catalog import IGNORED, NEEDED, POLICIES, USED, use_of
+from policies.catalog import POLICIES, use_of
+from policies.entry import IGNORED, NEEDED, USED
 from workloads.lengths.hints import NONE
 
 

@@ -66,10 +66,12 @@ def run(
     progress: Progress,
     stopped: Stopped,
     alone: bool = True,
+    named: dict[str, Any] | None = None,
 ) -> Run:
     """Replays the stream and returns the finished run; its directory says how it went.
 
-    A simulated run that is not to stay `alone` is held against the other cost models, which its run.json then has.
+    What was `named` beforehand (headline rows, a width) joins its provenance. A simulated run that is not to stay
+    `alone` is held against the other cost models, which its run.json then has.
     Raises UserError where `out` cannot be written, RunFailed where the run broke (its directory keeps what
     was recorded).
     """
@@ -78,7 +80,7 @@ def run(
         out,
         prepared.spec,
         kind=engine.kind,
-        provenance=collect(argv) | engine.provenance() | provenance_of(stream),
+        provenance=collect(argv) | engine.provenance() | provenance_of(stream) | (named or {}),
         planned_requests=len(stream.trace),
         notes=prepared.notes,
         degraded=[*engine.degraded, *repeated(stream)],

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from harness.core.errors import UserError
+from harness.core.sizes import MOST_REQUESTS
 from harness.core.text import nearest, shown
 
 
@@ -27,7 +28,7 @@ class Limits(NamedTuple):
 # Of the fields of RunOptions that are numbers. `rates` are checked with the arrival that they belong to.
 LIMITS = {
     "concurrencies": Limits(1, 10**9),
-    "requests": Limits(1, 20_000_000),
+    "requests": Limits(1, MOST_REQUESTS),
     "tp": Limits(1, 64),
     "slots": Limits(1, 10**9),
     "token_budget": Limits(1, 10**9),
@@ -37,6 +38,7 @@ LIMITS = {
     "watermark": Limits(0, 0.5),
     "prefix_caching": Limits(0, 1),
     "repeat": Limits(1, 1000),
+    "aa": Limits(0, 100),
     "seed": Limits(0, 2**53),
     "alpha": Limits(0),
     "max_duration_s": Limits(0, above=True),
@@ -106,7 +108,10 @@ class RunOptions:
     host: str = ""
     policy_costs: str = ""
     tp: int = 1
-    repeat: int = 1
+    repeat: int | None = None
+    aa: int = 0
+    until: str | None = None
+    headline: str | None = None
     seed: int = 0
     slo: str | None = None
     alpha: float | None = None

@@ -41,7 +41,12 @@ def file_of(spec: RunSpec, files: Mapping[str, PolicyFile]) -> PolicyFile | None
     """The file of a run's policy, seen to hold what it held; None for a policy of the catalog."""
     if not spec.policy_sha256:
         return None
-    file = files[spec.policy.partition(":")[0]]
+    name = spec.policy.partition(":")[0]
+    file = files.get(name)
+    if file is None:
+        raise UserError(
+            f"policy {name}: its file was edited since the run was planned: it is another policy: run again"
+        )
     file.check_unchanged()
     return file
 

@@ -14,10 +14,11 @@ from harness.engines.base import Status
 from harness.report.arms import arms_of
 from harness.report.comparison import Comparison, compare_runs
 from harness.runs.run import Run
-from harness.session.ask import dropped, split_policies
+from harness.session.ask import Asked, dropped, split_policies
 from harness.session.clock import SessionClock
 from harness.session.grid import canonical_policies, plan_runs
 from harness.session.one_run import Prepared, prepare, run, trace_of
+from harness.session.repeats import RepeatPlan
 from harness.session.start import Started
 from harness.session.stopping import Stopping
 from harness.session.terminal import few_waves, opening, print_answer, print_places, progress_bar, status_line
@@ -25,16 +26,17 @@ from harness.session.terminal import few_waves, opening, print_answer, print_pla
 # Engines that start a server or a scheduler of their own for each run: one run's failure says nothing of the next.
 OWN_SERVERS = ("vllm", "emulated")
 # What two servers may differ in.
-OF_A_SERVER = frozenset({"engine_version", "async_scheduling"})
+OF_A_SERVER = frozenset({"engine_version", "async_scheduling", "url", "path"})
 
 
 class RunSession:
     """Runs what was asked for; Ctrl-C or a hang-up ends the run under way readably, a second Ctrl-C at once.
 
-    `why` is what is said of the choice of the engine. Afterwards `failure` is the first error of a run, if any.
+    `why` is what is said of the choice of the engine, `plan` what was named beforehand of repeats and words. Afterwards
+    `failure` is the first error of a run, if any.
     """
 
-    def __init__(self, started: Started, out: Path, quiet: bool, why: str = "") -> None:
+    def __init__(self, started: Started, out: Path, quiet: bool, why: str = "", plan: RepeatPlan | None = None) -> None:
         self.failure: Exception | None = None
         self._why = why
         self._out = out
@@ -49,6 +51,8 @@ class RunSession:
         self.specs = plan_runs(
             asked, lambda workload, requests: trace_of(workload, requests, template.seed, template.model)
         )
+        self._plan = plan or RepeatPlan()
+        self.specs = self._plan.with_equals(self.specs, template.engine, self._first_policy(asked))
         self._alone = asked.alone
         self._given = split_policies(asked.policies)
         # The order in which they were given decides which one the others are compared with.
@@ -78,6 +82,8 @@ class RunSession:
                 if not self._one(spec, place, runs, bar):
                     break
                 self._say_how_far(spec, place + 1)
+                if self._is_enough(runs, place):
+                    break
         return runs
 
     def comparisons(self, runs: list[Run]) -> list[Comparison]:
@@ -89,7 +95,7 @@ class RunSession:
             return []
         comparisons = []
         for first, *others in self._groups(runs):
-            comparisons += [compare_runs(first, other, self._may_differ) for other in others]
+            comparisons += [compare_runs(first, other, self._may_differ, rules=self._plan.rules) for other in others]
         return comparisons
 
     def report(self, runs: list[Run], comparisons: list[Comparison]) -> None:
@@ -126,7 +132,22 @@ class RunSession:
             bar.update(task, completed=status.finished, told=told)
 
         prepared = self._ready.pop(spec.digest, None) or prepare(spec, self._make)
-        return run(prepared, self._out, sys.argv, progress, self._stopping, self._alone)
+        return run(prepared, self._out, sys.argv, progress, self._stopping, self._alone, self._plan.named)
+
+    def _first_policy(self, asked: Asked) -> str:
+        """The policy that is A, by its canonical name."""
+        engine = asked.template.engine
+        return asked.policies[0] if engine == "endpoint" else canonical_policies(asked.policies, engine)[0]
+
+    def _is_enough(self, runs: list[Run], place: int) -> bool:
+        """Whether the repeats so far make every headline interval as narrow as asked for; said where they do."""
+        if not self._plan.looks_after(self.specs, place):
+            return False
+        told = self._plan.narrow(self.comparisons(runs))
+        if told is None:
+            return False
+        self._console.print(told, soft_wrap=True)
+        return True
 
     def _goes_on(self, failure: Exception, place: int) -> bool:
         """Remembers a failure; whether the next run starts."""

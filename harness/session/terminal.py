@@ -13,6 +13,7 @@ from harness.core.runspec import RunSpec
 from harness.engines.base import Status
 from harness.measure.start_and_end import LEAST_WAVES, in_flight, requests_for
 from harness.measure.verdict import LEVELS, verdict_so_far
+from harness.report.best import best_line
 from harness.report.comparison import Comparison
 from harness.report.curve import Curve, curves_of
 from harness.report.curve_tables import curve_table
@@ -126,9 +127,11 @@ def _print_group(
     for note in dict.fromkeys(note for run in runs for note in run.manifest["notes"]):
         if note not in said:
             console.print(f"  note: {note}")
-    for comparison in comparisons:
-        if comparison.a[0] in runs:
-            console.print("\n".join(sentences(comparison)))
+    own = [comparison for comparison in comparisons if comparison.a[0] in runs]
+    for comparison in own:
+        console.print("\n".join(sentences(comparison)))
+    if (best := best_line(own)) is not None:
+        console.print(best)
 
 
 def _about(arm: list[Run]) -> list[str]:

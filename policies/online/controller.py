@@ -22,7 +22,8 @@ class ControlOptions:
     """When to look and within which limits.
 
     `theta_init` serves until `min_completions` requests have completed (0.7 is what the paper's open code
-    uses there). `correction` is `first_order` or `none`.
+    uses there). `correction` is `first_order` or `none`. `gate` is `paper` (N* and the growth reserve, which take
+    lengths to have no memory) or `forecast` (all N slots, k = θ·N*, and the gate of policies/online/forecast.py).
     """
 
     theta_min: float = 0.01
@@ -33,6 +34,12 @@ class ControlOptions:
     window: int = 500
     min_completions: int = 30
     correction: str = "first_order"
+    gate: str = "paper"
+
+    @property
+    def forecasts(self) -> bool:
+        """KV is kept by the forecast, not by N* and a reserve."""
+        return self.gate == "forecast"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,8 @@ class Target:
     """What exclusive batching aims at until the next update.
 
     `k` free slots of `slots` trigger a prefill phase; the gate keeps `growth_tokens` a running request
-    and `floor_blocks` KV blocks besides. The rest is what the figures came from, None where not estimated.
+    and `floor_blocks` KV blocks besides. Where a forecast keeps the cache, k is a share of `n_star`.
+    The rest is what the figures came from, None where not estimated.
     """
 
     k: int
@@ -52,6 +60,7 @@ class Target:
     eta: float | None = None
     mu_l: float | None = None
     capped: bool | None = None
+    n_star: int | None = None
 
 
 class Controller(Protocol):
@@ -88,7 +97,7 @@ class FixedController:
         if self.estimator.completions >= self._due:
             self._due = self.estimator.completions + self._options.update_every
             p_bar, mu_l = self.estimator.p_bar, self.estimator.mu_l
-            growth = growth_reserve(theta, p_bar, mu_l)
+            growth = 0.0 if self._options.forecasts else growth_reserve(theta, p_bar, mu_l)
             self._target = Target(self._k, view.slots, theta, growth, p_bar=p_bar, mu_l=mu_l)
         elif self._target is None:
             self._target = _unseen(self._k, theta, view)
@@ -140,5 +149,10 @@ class OnlineController:
         theta = min(max(theta, options.theta_min), options.theta_max)
         capacity = view.total_blocks * view.block_size
         slots = n_star_limited(capacity, options.epsilon, p_bar, mu_l, theta, view.slots)
+        k = max(1, int(theta * slots))
         growth = growth_reserve(theta, p_bar, mu_l)
-        return Target(max(1, int(theta * slots)), slots, theta, growth, 0, p_bar, eta, mu_l, capped)
+        n_star_used = None
+        if options.forecasts:
+            # N* is the batch that k is a share of, and no limit.
+            slots, growth, n_star_used = view.slots, 0.0, slots
+        return Target(k, slots, theta, growth, 0, p_bar, eta, mu_l, capped, n_star_used)

@@ -7,7 +7,9 @@ from dataclasses import replace
 from policies.core import MIXED, Order, PolicyState, StepCosts, StepPlan, View
 from policies.online.controller import OnlineController
 from policies.online.exclusive import Exclusive, state_of
+from policies.online.forecast import ForecastGate
 from policies.online.threshold import crossover
+from policies.timed import HearsTime
 
 
 class EBPlus:
@@ -35,17 +37,26 @@ class EBPlus:
         "_plain",
         "on_admit",
         "on_finish",
+        "on_timed_step",
         "order",
     )
 
     def __init__(
-        self, controller: OnlineController, costs: StepCosts, delta_s: float, smoothing: float, cooldown: int
+        self,
+        controller: OnlineController,
+        costs: StepCosts,
+        delta_s: float,
+        smoothing: float,
+        cooldown: int,
+        gate: ForecastGate | None = None,
     ) -> None:
         self.order: Order | None = None
         self._controller = controller
-        self.on_admit = controller.estimator.on_admit
-        self.on_finish = controller.estimator.on_finish
-        self._exclusive = Exclusive(controller)
+        self._exclusive = Exclusive(controller, gate)
+        self.on_admit = self._exclusive.on_admit
+        self.on_finish = self._exclusive.on_finish
+        if gate is not None:
+            self.on_timed_step: HearsTime = gate.on_timed_step
         self._costs = costs
         self._delta_s = delta_s
         self._keep = 1 - smoothing

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from policies.core import DECODE, Order, Phase, PolicyState, StepPlan, View
 from policies.online.controller import Controller, Target
+from policies.online.forecast import ForecastGate, both
+from policies.timed import HearsTime
 
 
 class Exclusive:
@@ -13,15 +15,33 @@ class Exclusive:
     to decode. A prefill phase goes on until the free slots are filled, the queue is empty or the KV gate
     closes. Where the gate, not N, ended the last fill, N_eff is the batch that it reached: slots count as
     free from there and the threshold shrinks with it, or "k slots are free" would always be true.
+    The gate is the controller's reserve, or `gate` where it is given.
     """
 
-    __slots__ = ("_filling", "_logged", "_n_eff", "_state", "_target", "controller", "on_admit", "on_finish", "order")
+    __slots__ = (
+        "_filling",
+        "_logged",
+        "_n_eff",
+        "_state",
+        "_target",
+        "controller",
+        "gate",
+        "on_admit",
+        "on_finish",
+        "on_timed_step",
+        "order",
+    )
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, gate: ForecastGate | None = None) -> None:
         self.order: Order | None = None
         self.controller = controller
+        self.gate = gate
         self.on_admit = controller.estimator.on_admit
         self.on_finish = controller.estimator.on_finish
+        if gate is not None:
+            self.on_admit = both(gate.on_admit, self.on_admit)
+            self.on_finish = both(gate.on_finish, self.on_finish)
+            self.on_timed_step: HearsTime = gate.on_timed_step
         self._filling = False
         self._n_eff: int | None = None
         self._target: Target | None = None
@@ -73,6 +93,8 @@ class Exclusive:
         free_slots = target.slots - running
         if free_slots <= 0 or not view.waiting:
             return 0
+        if self.gate is not None:
+            return self.gate.admissible(view, free_slots, target.floor_blocks)
         block_size = view.block_size
         growth = target.growth_tokens / block_size
         room = view.free_blocks - view.watermark_blocks - target.floor_blocks - running * growth
@@ -104,7 +126,8 @@ def _threshold(target: Target, n_eff: int | None) -> int:
     """Free slots that trigger a prefill phase: k of N, or its share of the batch that stands in for N."""
     if n_eff is None:
         return target.k
-    return max(1, target.k * min(n_eff, target.slots) // target.slots)
+    whole = target.slots if target.n_star is None else target.n_star
+    return max(1, target.k * min(n_eff, whole) // whole)
 
 
 def state_of(target: Target | None, n_eff: int | None = None) -> PolicyState:

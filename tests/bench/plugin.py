@@ -1,6 +1,6 @@
 """What the plugin and the recorder cost a step, on vLLM's own scheduler without a model.
 
-    PYTHONPATH=. ENGINE_PYTHON tests/bench/plugin.py [running requests]
+    PYTHONPATH=. ENGINE_PYTHON tests/bench/plugin.py [running requests [policies, such as v1,adaptive]]
 
 The cost is the time inside our methods less that inside vLLM's methods that they call, so the scheduler's own
 milliseconds do not hide it. A scheduler that only passes these calls on is measured beside ours in the same way:
@@ -33,6 +33,7 @@ POLICIES: tuple[tuple[str, dict[str, str]], ...] = (
     ("eb", {"k": "64"}),
     ("eb", {}),
     ("ebplus", {}),
+    ("adaptive", {}),
 )
 COSTS = {
     "alpha_p_s": 0.02,
@@ -150,6 +151,7 @@ def main() -> None:
     from policies.vllm_plugin import PolicyScheduler
 
     running = int(sys.argv[1]) if len(sys.argv) > 1 else 1024
+    named = sys.argv[2].split(",") if len(sys.argv) > 2 else [policy for policy, _ in POLICIES]
     base = engine_config()
     gc.collect()
     gc.freeze()
@@ -173,6 +175,8 @@ def main() -> None:
         time_the_log(spent)
         for late in (False, True):
             for i, (policy, options) in enumerate(POLICIES):
+                if policy not in named:
+                    continue
                 work = job(running, policy, options, late, Path(folder) / f"steps-{late}-{i}.bin", 6 * running)
                 measuring = statistics.median(measure(base, passes, work, spent, 200)[0]) / 1e3
                 ours, whole = measure(base, PolicyScheduler, work, spent, 200)

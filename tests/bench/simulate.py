@@ -46,8 +46,9 @@ def measure(gpu: str, policy: str, requests: int, lengths: str, caching: bool) -
     assert rows == requests
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"{gpu:<11} {policy:<7} {requests:>9,} requests {seconds:7.2f} s  {requests / seconds:>9,.0f} requests/s  "
-        f"{loop.step_count / seconds:>8,.0f} steps/s  {loop.preemptions:>7,} preemptions  {memory:5.0f} MB peak"
+        f"{gpu:<11} {policy:<8} {requests:>9,} requests {seconds:7.2f} s  {requests / seconds:>9,.0f} requests/s  "
+        f"{loop.step_count / seconds:>8,.0f} steps/s  {1e6 * seconds / loop.step_count:6.1f} µs/step  "
+        f"{loop.preemptions:>7,} preemptions  {memory:5.0f} MB peak"
     )
 
 
@@ -55,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--gpu", default="h200,l40s")
-    parser.add_argument("--policy", default="v1,ebplus")
+    parser.add_argument("--policy", default="v1,ebplus,adaptive")
     parser.add_argument("--lengths", default="none", help="what an ordered policy knows, such as oracle")
     parser.add_argument("--prefix-caching", action="store_true")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)

@@ -14,24 +14,23 @@ FEW = (*OURS, "--slots", "4", "--slo", "ttft_p95=500ms,tpot_p95=1")
 
 
 def test_several_rates_make_a_curve_with_its_knee(bench: Bench) -> None:
-    command = ("run", *OURS, "--slots", "4", "--policy", "v1", "--alone", "--rate", "0.5,1,2,4,8", "--slo", "ttft_s=1")
-    result = bench(*command)
+    command = ("run", *OURS, "--slots", "4", "--policy", "v1", "--alone", "--slo", "ttft_s=1")
+    result = bench(*command, "--concurrency", "1,2,8")
     assert result.code == 0, result.err
-    assert "by requests/s offered" in result.out
+    assert "by requests in flight" in result.out
     assert result.out.count("← knee") == 1
     assert "goodput" in result.out
-    document = bench(*command, "--json").json
-    assert len(document["runs"]) == 5
+    document = bench(*command, "--rate", "0.5,1,2", "--json").json
+    assert len(document["runs"]) == 3
     (curve,) = document["curves"]
-    assert [point["load"] for point in curve["points"]] == [0.5, 1, 2, 4, 8]
+    assert [point["load"] for point in curve["points"]] == [0.5, 1, 2]
     served = [point["values"]["request_throughput.value"] for point in curve["points"]]
     # Up to what the slots hold, what is offered is served.
     assert served[0] < served[1] < served[2]
-    assert curve["knee"] in (0.5, 1, 2, 4, 8)
 
 
 def test_a_capacity_is_found_once_and_then_read_again(bench: Bench, tmp_path: Path) -> None:
-    command = ("capacity", *FEW, "--policy", "v1,ljf", "--lengths", "oracle", "--repeat", "2", "--precision", "0.2")
+    command = ("capacity", *FEW, "--policy", "v1,ljf", "--lengths", "oracle", "--repeat", "2", "--precision", "0.3")
     first = bench(*command, "--json")
     assert first.code == 0, first.err
     runs = set((tmp_path / "runs").rglob("run.json"))
@@ -42,7 +41,7 @@ def test_a_capacity_is_found_once_and_then_read_again(bench: Bench, tmp_path: Pa
         assert points[arm["met"]]["met"] is True
         assert points[arm["unmet"]]["met"] is False
         assert "ttft_p95" in points[arm["unmet"]]["why"]
-        assert arm["unmet"] / arm["met"] == pytest.approx(1.2, rel=0.01)
+        assert arm["unmet"] / arm["met"] == pytest.approx(1.3, rel=0.01)
         assert arm["low"] <= arm["value"] <= arm["high"]
         # At the loads that are met so are the limits, by the mean of the logs over the repeats.
         worst = points[arm["met"]]["values"]["ttft_p95"]
@@ -70,8 +69,6 @@ def test_a_capacity_in_requests_in_flight(bench: Bench) -> None:
         (("--slo", "ttft_p99=1", "--requests", "50"), "--requests 50: ttft_p99 takes 100"),
         (("--slo", "ttft_p95=1", "--engine", "tokenstep"), "all requests at once"),
         (("--slo", "ttft_p95=1", "--by", "concurrency", "--arrival", "constant"), "a closed loop has none"),
-        (("--slo", "ttft_p95=1", "--rate", "5"), "--rate"),
-        ((), "--slo"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_in_a_line(bench: Bench, options: tuple[str, ...], told: str) -> None:
@@ -97,6 +94,13 @@ def test_two_servers_are_driven_in_turn_and_compared_by_name(bench: Bench, serve
     (comparison,) = document["comparisons"]
     # A quarter by the servers' own pace; the word depends on how busy this machine is.
     assert comparison["metrics"]["tpot_s"]["ratio"] < 0.6
+
+
+def test_servers_of_two_models_are_no_arms(bench: Bench, serve: Serve) -> None:
+    one, other = serve()[0], serve("--model", "other")[0]
+    result = bench("run", "--url", one, "--url", other, "--workload", "synthetic:mu_l=20,mu_o=4", "--requests", "20")
+    assert result.code == 2
+    assert "serves other: arms differ in the server alone" in result.err
 
 
 def test_a_second_url_is_an_arm_and_never_dropped(bench: Bench, serve: Serve) -> None:

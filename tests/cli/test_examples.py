@@ -15,7 +15,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 def test_there_are_examples() -> None:
-    assert {path.stem for path in EXAMPLES} >= {"compare_two", "own_trace", "own_gpu"}
+    assert {path.stem for path in EXAMPLES} >= {"compare_two", "own_trace", "own_gpu", "own_policy"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

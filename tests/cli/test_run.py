@@ -75,11 +75,12 @@ def test_the_same_seed_gives_the_same_numbers_and_the_next_other_ones(bench: Ben
 def test_several_of_everything_are_combined(bench: Bench) -> None:
     result = bench(
         "run", "--gpu", "l40s,h200", "--policy", "v1,eb:k=8,window=50", "--policy", "v0", "--workload", "sharegpt",
-        "--workload", "synthetic:mu_l=64,mu_o=32", "--requests", "60", "--slots", "16", "--json",
+        "--workload", "synthetic:mu_l=64,mu_o=32", "--requests", "60", "--slots", "16", "--alone",
+        "--json",
     )  # fmt: skip
     assert result.code == 0, result.err
     runs = result.json["runs"]
-    assert len(runs) == 2 * 3 * 2
+    assert len(runs) == 2 * 3 * 2 * 5, "policies are compared five times where they are simulated"
     assert {run["policy"] for run in runs} == {"v1", "eb:k=8,window=50", "v0"}
 
 

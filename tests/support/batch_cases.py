@@ -134,8 +134,10 @@ def policy_of(
     draw: Draw, kinds: Sequence[str], slots: int, costs: StepCosts, prompts: list[int], outputs: list[int]
 ) -> tuple[str, dict[str, str]]:
     kind = draw.choice(kinds)
-    if kind in ("v0", "v1", "sjf", "ljf"):
+    if kind in ("v0", "v1", "sjf", "ljf", "adaptive"):
         return kind, {}
+    if kind == "mb":
+        return kind, {"k": str(draw.choice((1, slots, draw.integer(1, slots))))}
     if kind == "isjl":
         return kind, {
             "alpha": str(draw.choice((0, 1, 3, 10, 30, 100, 1000))),
@@ -148,6 +150,8 @@ def policy_of(
     if kind in ERRATIC:
         return kind, {"salt": str(draw.integer(0, 1000))}
     often = {"update_every": str(draw.choice((1, 2, 10))), "window": str(draw.choice((1, 5, 40, 500)))}
+    gate = draw.choice(("paper", "forecast"))
+    often["gate"] = gate
     if kind == "k":
         return "eb", {"k": str(draw.choice((1, slots, draw.integer(1, slots)))), **often}
     often["correction"] = draw.choice(("none", "first_order"))
@@ -165,7 +169,7 @@ def policy_of(
 
 
 ERRATIC = ("erratic", "erratic order", "erratic timed")
-KINDS = ("v1", "v0", "k", "eb", "ebplus", "ebplus", "erratic", "erratic timed")
+KINDS = ("v1", "v0", "k", "eb", "ebplus", "ebplus", "mb", "adaptive", "erratic", "erratic timed")
 
 
 ORDERED = ("sjf", "ljf", "isjl", "isjl", "isjl", "erratic order")

@@ -124,6 +124,11 @@ def random_policy(rng: random.Random, slots: int) -> tuple[str, dict[str, str]]:
             ("eb", {"k": k, "update_every": "10", "window": "20"}),
             ("eb", {"update_every": str(FROZEN)}),
             ("eb", {"update_every": "15", "window": "40"}),
+            ("eb", {"update_every": "15", "window": "40", "gate": "forecast"}),
+            ("eb", {"k": k, "gate": "forecast"}),
+            ("mb", {"k": k}),
+            ("adaptive", {}),
+            ("adaptive", {"ttft": "1e-07"}),
             (
                 "ebplus",
                 {"update_every": "7", "window": "40", "cooldown": "1", "delta": str(rng.choice([-1e-4, 0, 1e-4]))},

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import random
 
-from policies.catalog import POLICIES, PolicyEntry
+from policies.catalog import POLICIES
 from policies.core import UNLIMITED, Order, Phase, PolicyState, StepPlan, View, WaitingRequest
+from policies.entry import PolicyEntry
 from policies.online.orders import Ranked
 from policies.options import Option
 

@@ -11,15 +11,24 @@ from tests.support.oracle_rows import Request
 
 
 class LateOracle(Oracle):
-    """`ending` have all their tokens, the last of them on its way."""
+    """`ending` have all their tokens, the last of them on its way; `on_the_way` steps have not given theirs."""
 
     ending: tuple[Request, ...] = ()
+    on_the_way = 0
 
     def step(self) -> None:
         before, self.ending = self.ending, ()
+        scheduled = len(self.steps)
         super().step()
+        self.on_the_way = len(self.steps) - scheduled
         for request in before:
             self.end(request)
+
+    def tell_of_time(self) -> None:
+        late = self.times[len(self.times) - self.on_the_way :]
+        del self.times[len(self.times) - len(late) :]
+        super().tell_of_time()
+        self.times += late
 
     def continues(self, request: Request) -> bool:
         return request.output < request.asked

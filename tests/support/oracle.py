@@ -180,7 +180,7 @@ class Oracle:
             for told in [list(group)] if decodes_alone else [[step] for step in group]:
                 prefill_tokens, prefill_work, decodes, _, preempted, _ = told[0]
                 context = sum(step[3] for step in told) / len(told)
-                seconds = sum(step[5] for step in told) / 1e9 / len(told)
+                seconds = sum(step[5] for step in told) / (1e9 * len(told))
                 hear(len(told), prefill_tokens, prefill_work, decodes, context, seconds, preempted)
         self.times.clear()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.core.records import COMPLETED
+from harness.core.sizes import MOST_REQUESTS
 from harness.runs.append_log import whole_batches
 
 
@@ -24,7 +25,7 @@ def completed_rows(directory: Path) -> int:
     return sum(
         finish in COMPLETED
         for log in directory.glob("**/*.partial/requests.arrows")
-        for batch in whole_batches(log)
+        for batch in whole_batches(log, MOST_REQUESTS)
         for finish in batch.column("finish").to_pylist()
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,7 +131,7 @@ def read_table(path: Path, needs: Iterable[str], may: Iterable[str], format_: st
         odd.append(row)
         return "error"
 
-    with open_regular(path) as file:
+    with open_regular(path) as file, _nothing_beside():
         try:
             table = csv.read_csv(
                 file,
@@ -149,6 +151,16 @@ def read_table(path: Path, needs: Iterable[str], may: Iterable[str], format_: st
                 raise WorkloadError(f"{spelled(path)} has a header and no row: nothing to replay") from None
             raise WorkloadError(f"{spelled(path)}: not CSV that can be read ({spelled(error, 160)})") from None
     return _without_blanks(path, table, wanted)
+
+
+@contextlib.contextmanager
+def _nothing_beside() -> Iterator[None]:
+    """Arrow cannot hand on a row that is no text, and would print a traceback beside the error that it then raises."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
 
 
 def _without_blanks(path: Path, table: Any, wanted: list[str]) -> Table:

@@ -37,8 +37,8 @@ class SchedulerProcess:
     terminal does not reach it.
     """
 
-    def __init__(self, python: Path) -> None:
-        self.python = python
+    def __init__(self, python: Path, module: str = MODULE, what: str = "scheduler") -> None:
+        self.python, self.module, self.what = python, module, what
         self.version = ""  # of vLLM, once it is ready
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None  # what vLLM says
@@ -55,7 +55,7 @@ class SchedulerProcess:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         try:
             self._process = subprocess.Popen(
-                [str(self.python), "-m", MODULE],
+                [str(self.python), "-m", self.module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
@@ -75,7 +75,7 @@ class SchedulerProcess:
                 return False
             if waited > START_S:
                 self.close()
-                raise ProcessDied(f"vLLM's scheduler is not ready after {START_S:g} s")
+                raise ProcessDied(f"vLLM's {self.what} is not ready after {START_S:g} s")
             waits(waited)
         self.version = str(self.receive().get("ready", {}).get("vllm", ""))
         return True
@@ -102,7 +102,7 @@ class SchedulerProcess:
         try:
             return dict(orjson.loads(line))
         except (ValueError, TypeError):
-            raise ProcessDied(f"vLLM's scheduler answers {line[:80]!a}, which is none of its messages") from None
+            raise ProcessDied(f"vLLM's {self.what} answers {line[:80]!a}, which is none of its messages") from None
 
     def close(self) -> None:
         """Ends it: asked first, killed where it does not go."""
@@ -135,4 +135,4 @@ class SchedulerProcess:
         lines = last_lines(end_of(log))
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         said = spelled(lines[-1].strip()) if lines else "it says nothing"
-        return ProcessDied(f"vLLM's scheduler process ended ({how}): {said}")
+        return ProcessDied(f"vLLM's {self.what} process ended ({how}): {said}")

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from harness.drive.driver import Driver
 from harness.drive.settings import Settings
 from tests.support.drive_servers import (
     DONE,
@@ -13,6 +14,7 @@ from tests.support.drive_servers import (
     TOKENS,
     Manners,
     Request,
+    Server,
     answers,
     chunk,
     delta,
@@ -142,6 +144,51 @@ def test_a_429_is_tried_again_only_when_asked_and_counts_from_its_first_send() -
     refused = driven(once(2), plan_of(1), Settings(retries_429=1)).results[0]
     assert refused.finish == "error"
     assert (refused.error or "").startswith("http_429")
+
+
+def test_a_run_waits_for_a_request_that_the_server_put_off() -> None:
+    gate, refused, seen = asyncio.Event(), list[str](), list[int]()
+
+    async def manners(request: Request) -> bool:
+        if request.id == "0" and not refused:
+            refused.append(request.id)
+            return await answers(plain("429 Slow", b"{}", b"Retry-After-Ms: 200\r\n"))(request)
+        await gate.wait()
+        return await answers(streamed(good()))(request)
+
+    async def others_end_meanwhile(driver: Driver, server: Server) -> None:
+        while not driver._put_off or len(server.requests) < 2:
+            await asyncio.sleep(0)
+        seen.append(driver.in_flight)
+        gate.set()
+
+    settings = Settings(concurrency=2, retries_429=1, timeout_s=20)
+    done = driven(manners, plan_of(2), settings, during=others_end_meanwhile)
+    assert seen == [2]
+    assert done.ends == [FINE] * 2
+    assert (done.driver.in_flight, done.driver.retried) == (0, 1)
+
+
+def test_a_long_head_and_a_long_way_to_the_first_byte_are_counted_apart() -> None:
+    gate = asyncio.Event()
+    head = STREAM_HEAD[:-2] + b"".join(b"X-More-%d: %b\r\n" % (i, b"x" * 4000) for i in range(10)) + b"\r\n"
+    body = good()
+
+    async def manners(request: Request) -> bool:
+        # An extension of the first chunk: no body yet.
+        request.writer.write(head + b"%x;" % len(body) + b"y" * 40_000)
+        await gate.wait()
+        request.writer.write(b"\r\n" + body + b"\r\n0\r\n\r\n")
+        return True
+
+    async def read_so_far(driver: Driver, server: Server) -> None:
+        while not server.requests:
+            await asyncio.sleep(0)
+        while driver.in_flight and not any(connection._read > 80_000 for connection in driver._flights):
+            await asyncio.sleep(0)
+        gate.set()
+
+    assert driven(manners, plan_of(1), during=read_so_far).ends == [FINE]
 
 
 def test_a_put_off_request_is_cancelled_with_the_run() -> None:

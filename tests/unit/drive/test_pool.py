@@ -27,6 +27,7 @@ class Waiter:
         self.wants = False
         self.readied: list[Connection] = []
         self.failures: list[tuple[str, float]] = []
+        self.pool: Pool | None = None
 
     def send_due(self, now_ns: int) -> None:
         raise AssertionError("nothing is due")
@@ -35,7 +36,8 @@ class Waiter:
         raise AssertionError("nothing was asked")
 
     def lost(self, connection: Connection, error: str | None) -> None:
-        pass
+        assert self.pool is not None
+        self.pool.lost(connection)
 
     def ready(self, connection: Connection) -> bool:
         self.readied.append(connection)
@@ -62,10 +64,12 @@ def pooled(does: Callable[[Pool, Waiter, socket.socket], Awaitable[None]]) -> No
         with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
             waiter = Waiter()
             pool = Pool(Endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}"), waiter, Hours(), 10.0)
+            waiter.pool = pool
             try:
                 await does(pool, waiter, listener)
             finally:
                 await pool.close()
+                assert not pool._all, "every connection is closed when `close` returns"
 
     uvloop.run(main())
 
@@ -100,6 +104,11 @@ def test_too_few_open_files_for_the_start_is_said_with_the_remedy() -> None:
         try:
             with pytest.raises(StartError, match=r"^100 connections need more open files.*ulimit -n"):
                 await pool.open(100, spare=0)
+            while pool.take() is not None:
+                pass
+            # While it runs it is the request's fault, and says nothing of the server.
+            await until(lambda: waiter.failures)
+            assert waiter.failures == [("too_many_files: raise `ulimit -n`", 0.0)]
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

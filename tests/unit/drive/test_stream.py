@@ -210,6 +210,9 @@ def test_an_answer_has_a_longest_length() -> None:
     at_once = Answer(expected=3)
     at_once.feed(token() * 6000, 0)
     assert at_once.broken
+    # 16 KiB a token and 16 MiB besides; a GiB where nobody asked for a length.
+    assert Answer(expected=3).most_bytes == (16 << 20) + 4108 * (16 << 10)
+    assert Answer().most_bytes == 1 << 30
 
 
 @pytest.mark.parametrize(

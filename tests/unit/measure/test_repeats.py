@@ -20,7 +20,7 @@ def test_a_shift_is_students_t(differences: list[float]) -> None:
     expected = stats.ttest_1samp(differences, 0)
     assert found.p == pytest.approx(float(expected.pvalue), abs=1e-9)
     low, high = expected.confidence_interval()
-    assert (found.mean - found.half, found.mean + found.half) == pytest.approx((low, high), rel=1e-9, abs=1e-9)
+    assert (found.mean - found.half(), found.mean + found.half()) == pytest.approx((low, high), rel=1e-9, abs=1e-9)
 
 
 def test_one_difference_has_no_spread_and_runs_of_equals_give_it_one() -> None:

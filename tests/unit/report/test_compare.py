@@ -10,8 +10,9 @@ import pytest
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.report.arms import arms_of, with_baseline
+from harness.report.arms import arms_of
 from harness.report.comparison import compare
+from harness.report.sides import with_baseline
 from harness.report.words import BETTER, NO_DIFFERENCE, NOT_TESTED, WORSE
 from harness.runs.run import load_run
 from tests.support.runfactory import SPEC, faster, request, toy_run, write_run, write_toy

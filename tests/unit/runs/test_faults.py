@@ -95,7 +95,7 @@ def test_a_log_cut_in_its_header_recovers_as_empty(tmp_path: Path, size: int) ->
 
 def test_a_crash_between_the_tables_and_the_renaming_is_finished(tmp_path: Path) -> None:
     partial = _left_behind(tmp_path)
-    append_log.to_parquet(append_log.whole_batches(partial / "steps.arrows"), partial / "steps.parquet", STEPS)
+    append_log.to_parquet(append_log.whole_batches(partial / "steps.arrows", 100), partial / "steps.parquet", STEPS)
     (partial / "steps.arrows").unlink()
     final, _ = recover(partial)
     assert load_run(final).manifest["counts"]["steps"] > 0

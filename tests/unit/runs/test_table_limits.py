@@ -31,7 +31,7 @@ def test_a_small_file_of_many_rows_is_not_read(path: Path, monkeypatch: pytest.M
 def test_a_text_or_a_list_that_repeats_is_counted_before_it_is_read(
     tmp_path: Path, encoding: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(tables, "MOST_TABLE_BYTES", 2**20)
     rows = [request(row, error="x" * 5000) for row in range(1000)]
     path = tmp_path / "requests.parquet"
     pq.write_table(
@@ -52,7 +52,7 @@ def test_texts_that_are_many_and_fit_are_read(
     tmp_path: Path, encoding: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Size times rows is far above the bound, so that each text is looked at; together they are below it."""
-    monkeypatch.setattr(tables, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(tables, "MOST_TABLE_BYTES", 2**20)
     rows = [request(row, error=f"http_500: {row}") for row in range(1000)]
     pq.write_table(
         table_of(REQUESTS, rows),

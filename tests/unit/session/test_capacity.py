@@ -82,6 +82,14 @@ def test_a_finished_run_of_the_very_spec_is_found_and_no_other(tmp_path: Path) -
     assert finished_run(tmp_path, dataclasses.replace(spec, repeat=1)) is None
 
 
+def test_a_run_of_another_server_is_no_run_of_this_one(tmp_path: Path) -> None:
+    requests, _ = toy_run(30)
+    spec = dataclasses.replace(SPEC, requests=30, engine="endpoint", policy="external")
+    write_run(tmp_path, requests, spec=spec, provenance={"url": "http://127.0.0.1:1"})
+    assert finished_run(tmp_path, spec, "http://127.0.0.1:1") is not None
+    assert finished_run(tmp_path, spec, "http://127.0.0.1:2") is None
+
+
 def test_a_run_that_did_not_end_or_cannot_be_read_is_run_again(tmp_path: Path) -> None:
     requests, steps = toy_run(30)
     spec = dataclasses.replace(SPEC, requests=30)

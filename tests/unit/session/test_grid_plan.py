@@ -8,8 +8,9 @@ import pytest
 
 from harness.core.errors import UserError
 from harness.session.grid_estimate import estimate
-from harness.session.grid_file import Point
+from harness.session.grid_file import Point, points_of, read_grid
 from harness.session.grid_plan import Plan, plan_grid
+from tests.support.places import ROOT
 
 
 def point(policies: str = "v1,ebplus", **values: Any) -> Point:
@@ -73,3 +74,10 @@ def test_longer_grids_are_estimated_longer_and_more_processes_shorter() -> None:
     assert estimate(cells, 1).seconds == pytest.approx(2 * estimate(cells, 2).seconds)
     assert estimate(cells * 2, 2).seconds == pytest.approx(2 * estimate(cells, 2).seconds)
     assert estimate(cells, 2).unknown == 0
+
+
+def test_the_published_grid_can_be_had() -> None:
+    plan = plan_grid(points_of(read_grid(ROOT / "results" / "grid.toml")))
+    assert not plan.refused
+    assert len(plan.cells) == 380
+    assert {cell.spec.engine for cell in plan.cells} == {"simulated"}

@@ -32,7 +32,7 @@ def plan() -> Plan:
 
 
 def ran(plan: Plan, number: int, out: Path) -> Path:
-    outcome = run_cell(plan.cells[number], out, ["bench"], lambda: False)
+    outcome = run_cell(plan.cells[number], out, lambda: False)
     assert outcome.status == "complete", outcome
     assert outcome.wall_s > 0
     return Path(outcome.path)

@@ -79,15 +79,12 @@ def test_streamed_from_a_hub_then_from_the_cache(tmp_path: Path, home: Path, byt
         assert (found["config"], found["split"], found["rows"]) == ("default", "train", 600)
         assert found["library"].startswith("datasets ")
         assert "notices" not in found
-        # The next run asks which revision is the newest, and no more.
-        hub.requests.clear()
-        (again,) = ask(home, hub.url, f"lmsys:hf={LMSYS}{end}")
-        assert again == found
-        assert hub.requests == [f"GET /api/datasets/{LMSYS}"]
+        # The next run asks which revision is the newest, and no more; one that names its revision asks nothing.
         hub.requests.clear()
         pinned = f"lmsys:hf={LMSYS}@{repository.sha}{end}"
-        (again,) = ask(home, hub.url, pinned)
-        assert (again["digest"], hub.requests) == (expected, [])
+        again, named = ask(home, hub.url, f"lmsys:hf={LMSYS}{end}", pinned)
+        assert (again, named["digest"]) == (found, expected)
+        assert hub.requests == [f"GET /api/datasets/{LMSYS}"]
     gone = ask(home, hub.url, f"lmsys:hf={LMSYS}{end}", pinned, f"lmsys:hf={LMSYS},split=test{end}")
     assert [each.get("digest") for each in gone] == [expected, expected, None]
     assert gone[0]["notices"] == [f"{LMSYS}: no network: what bench's cache holds of it is read"]
@@ -116,10 +113,10 @@ def test_no_more_is_sent_than_is_asked_for(tmp_path: Path, home: Path, bytes_tok
         assert not any("train-00002" in request for request in hub.requests)
         part = local(f"lmsys:path={tmp_path / 'set'},conversations=290{end}")
         assert (found["digest"], found["rows"]) == (part, 290)
-        (whole,) = ask(home, hub.url, f"lmsys:hf={LMSYS},streaming=false{end}")
+        # Once the files lie in the hub's cache as well the source of the same rows stays the same.
+        whole, again = ask(home, hub.url, f"lmsys:hf={LMSYS},streaming=false{end}", f"lmsys:hf={LMSYS}{end}")
         assert whole["digest"] == local(f"lmsys:path={tmp_path / 'set'}{end}")
-        # Now the files lie in the hub's cache as well: the source of the same rows stays the same.
-        assert ask(home, hub.url, f"lmsys:hf={LMSYS}{end}")[0]["library"] == whole["library"]
+        assert again["library"] == whole["library"]
 
 
 def test_gates_open_with_the_token(tmp_path: Path, home: Path, bytes_tokenizer: Path) -> None:
@@ -180,18 +177,18 @@ def test_files_in_the_hubs_cache_are_read_where_all_of_them_are_there(
     tasks = {"qasper": [made.longbench_v1_row(i, "qasper", "word " * 3000, "what?", ["b"]) for i in range(3)]}
     archive = made.write_longbench_zip(tmp_path / "data.zip", tasks).read_bytes()
     script = FakeRepository({"LongBench.py": b"raise SystemExit", "data.zip": archive, "README.md": b"card"})
-    download = "from huggingface_hub import snapshot_download; snapshot_download({!r}, repo_type='dataset')"
+    download = "import sys, huggingface_hub as hub\nfor name in sys.argv[1:]:"
+    download += " hub.snapshot_download(name, repo_type='dataset')"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     with running() as hub:
         hub.repositories = {LMSYS: repository, "THUDM/LongBench": script}
         # One configuration, downloaded whole, leaves half of the data set in the hub's cache.
-        (small,) = ask(home, hub.url, f"lmsys:hf={LMSYS},config=small,streaming=false{end}")
-        assert small["rows"] == 20
-        (asked,) = ask(home, hub.url, f"lmsys:hf={LMSYS}{end}")
+        small = f"lmsys:hf={LMSYS},config=small,streaming=false{end}"
+        half, asked = ask(home, hub.url, small, f"lmsys:hf={LMSYS}{end}")
+        assert half["rows"] == 20
         assert asked["error"].endswith("(it has several configs): give config=… of small, rest")
         own = {"HF_ENDPOINT": hub.url, "HF_HOME": str(home / "hf")}
-        for name in hub.repositories:
-            subprocess.run([sys.executable, "-c", download.format(name)], env=environment | own, check=True)
+        subprocess.run([sys.executable, "-c", download, *hub.repositories], env=environment | own, check=True)
         hub.requests.clear()
         found, bench = ask(home, hub.url, f"lmsys:hf={LMSYS}{end}", f"longbench:hf=THUDM/LongBench{end}")
         assert sorted(hub.requests) == [f"GET /api/datasets/{name}" for name in ("THUDM/LongBench", LMSYS)]
