@@ -23,6 +23,7 @@ from harness.cli.other_tools import ours_for
 from harness.cli.policy import policy
 from harness.cli.profit import profit
 from harness.cli.regret import regret
+from harness.cli.report import report
 from harness.cli.reproduce import reproduce
 from harness.cli.run import run
 from harness.cli.runs import list_runs, publish, recover, show, verify
@@ -54,6 +55,7 @@ COMMANDS = [
     export_run,
     profit,
     regret,
+    report,
     calibrate,
     validate,
     trace,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,13 +18,18 @@ from harness.core.errors import UserError
 from harness.core.text import visible
 from harness.measure.metrics import METRICS
 from harness.pages.assets import site_directory
+from harness.pages.boards import Change
 from harness.pages.facets import settings_words
 from harness.pages.numbers import change, exact, load_words, number, seconds
+from harness.pages.traffic import gpu_label, model_label, slo_words, workload_words
+from harness.pages.words import KINDS, LEVELS, MARKS, TRUST, kind_title
 from harness.published.cache import JsonCache
-from harness.runs.run import gpu_name
+from harness.published.corpus import FILES, PublishedRun
+from harness.report.sentences import label_of
+from harness.runs.run import slug
 
 
-def environment() -> jinja2.Environment:
+def environment(standalone: bool = False) -> jinja2.Environment:
     """Jinja2 with escaping everywhere, undefined names as errors, and the site's filters."""
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(site_directory() / "templates"),
@@ -33,10 +39,39 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {"number": number, "change": change, "seconds": seconds, "exact": exact}
-    env.filters |= {"settings": settings_words, "gpu": gpu_name, "load": load_words}
-    env.globals["METRICS"] = METRICS
+    env.filters |= {"number": number, "change": change, "seconds": seconds, "exact": exact, "bar": bar, "slug": slug}
+    env.filters |= {"settings": settings_words, "gpu": gpu_label, "model": model_label, "workload": workload_words}
+    env.filters |= {
+        "load": load_words,
+        "limits": slo_words,
+        "kind_title": kind_title,
+        "files": _files,
+        "rate": label_of,
+    }
+    env.globals |= {"METRICS": METRICS, "KINDS": KINDS, "LEVELS": LEVELS, "TRUST": TRUST, "MARKS": MARKS}
+    # A report is one file and links to no other page.
+    env.globals |= {"standalone": standalone}
     return env
+
+
+def bar(change: Change, scale: float) -> tuple[float, float, float | None, float | None]:
+    """A change as a bar 120 wide with no change in its middle: x and width, and the ends of its interval.
+
+    `scale` is the |ln ratio| of half the width; what is beyond it ends at the edge.
+    """
+
+    def place(ratio: float) -> float:
+        share = math.log(ratio) / scale if ratio > 0 else -1.0
+        return round(60 + 58 * max(-1.0, min(1.0, share)), 1)
+
+    at = place(change.ratio or 1.0)
+    ends = (None, None) if change.low is None or change.high is None else (place(change.low), place(change.high))
+    return min(at, 60.0), round(abs(at - 60.0), 1), *ends
+
+
+def _files(published: PublishedRun) -> list[str]:
+    """The raw files of a run, those for programs first and its tables last."""
+    return [name for name in FILES if (published.run.path / name).is_file()]
 
 
 def _shown(value: Any) -> Any:
