@@ -23,7 +23,7 @@ setup: .venv/ready
 
 # The main job: real ShareGPT lengths under two policies on a virtual L40S, five repeats, which is better, and a site.
 demo: setup
-	$(RUN)/bench run --gpu l40s --policy v1,ebplus --workload sharegpt
+	$(RUN)/bench run --gpu l40s --policy v1,ebplus --workload sharegpt --concurrency 512
 	$(RUN)/bench site build --results runs --out site/public
 
 # A Python with vLLM for the CPU, in bench's cache (some gigabytes); BENCH_ENGINE_PYTHON names another.

@@ -10,12 +10,12 @@ from harness.cli.options import JSON
 
 
 class RunsOrCommand(click.Group):
-    """A group whose command `runs` is meant where the first word is no command: a run's directory."""
+    """A group whose command `from-runs` is meant where the first word is no command: a run's directory."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The arguments, with the command that was left out."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            args = ["runs", *args]
+            args = ["from-runs", *args]
         return super().parse_args(ctx, args)
 
 
@@ -23,17 +23,17 @@ class RunsOrCommand(click.Group):
 def calibrate() -> None:
     """What steps cost on this machine, measured.
 
-    bench calibrate RUN… --out FILE.toml fits step costs to the step logs of runs (bench calibrate runs --help).
+    bench calibrate RUN… --out FILE.toml fits step costs to the step logs of runs (bench calibrate from-runs --help).
     """
 
 
-@calibrate.command()
+@calibrate.command(name="from-runs")
 @click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The profile file to write, FILE.toml.")
 @click.option("--kv-tokens", type=click.IntRange(16, 10**9), help="KV-cache capacity.  [default: the runs' own]")
 @click.option("--label", help="What the profile calls the machine.  [default: its GPU's or its own]")
 @JSON
-def runs(dirs: tuple[Path, ...], out: Path, kv_tokens: int | None, label: str | None, as_json: bool) -> None:
+def from_runs(dirs: tuple[Path, ...], out: Path, kv_tokens: int | None, label: str | None, as_json: bool) -> None:
     """Fit step costs to the step logs of runs (or folders of runs) and write a profile that --gpu takes."""
     import orjson
 

@@ -30,7 +30,7 @@ _KEYS = {
 class Support:
     """A change under each cost model, %; the word that they allow; and the band that published gains suggest, %.
 
-    `band` is None without roofline and kernels.
+    `band` is None without roofline and kernels, and of latencies, whose published changes were not scored.
     """
 
     changes: dict[str, float]
@@ -42,7 +42,7 @@ class Support:
         return {"changes_percent": self.changes, "word": self.word, "band_percent": self.band and list(self.band)}
 
 
-def support_of(changes: Mapping[str, float]) -> Support:
+def support_of(changes: Mapping[str, float], of_throughput: bool = True) -> Support:
     """What changes by cost model allow: three must agree beyond 5 points, two or three beyond 2 for `likely`."""
     least = min(map(abs, changes.values()))
     agree = len({math.copysign(1, change) for change in changes.values()}) == 1 and least > AGREED
@@ -50,7 +50,7 @@ def support_of(changes: Mapping[str, float]) -> Support:
     if agree:
         word = SUPPORTED if len(changes) > 2 and least > CLEAR else LIKELY
     band = None
-    if all(model in changes for model in _OF_THE_BAND):
+    if of_throughput and all(model in changes for model in _OF_THE_BAND):
         middle = sum(changes[model] for model in _OF_THE_BAND) / len(_OF_THE_BAND)
         band = (middle - BAND, middle + BAND)
     return Support(dict(changes), word, band)
@@ -67,7 +67,7 @@ def supports(pairs: Sequence[tuple[Run, Run]]) -> dict[str, Support]:
         changes = {model: _change([(a[model], b[model]) for a, b in values]) for model in sorted(models)}
         changes = {model: change for model, change in changes.items() if math.isfinite(change)}
         if changes:
-            found[metric] = support_of(changes)
+            found[metric] = support_of(changes, metric.startswith("output_throughput"))
     return found
 
 

@@ -41,7 +41,7 @@ class Asked:
 
     Where `slots` are none the template's hold; an arrival that is empty is the workload's own. `profiles` are the
     profile files among the GPUs, by the labels that runs on them go by; `policy_files` are the files among the
-    policies, which then have their canonical names.
+    policies, which then have their canonical names. `usual` repeats are those that nobody asked for.
     """
 
     gpus: tuple[str, ...]
@@ -55,6 +55,7 @@ class Asked:
     alone: bool = False
     policy_files: Mapping[str, PolicyFile] = field(default_factory=dict)
     arrivals: tuple[str, ...] = ("",)
+    usual: bool = False
 
 
 def usual_repeats(options: RunOptions, engine: str) -> int:
@@ -145,6 +146,7 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
         requests=options.requests,
         slots=options.slots,
         repeat=options.repeat or usual_repeats(options, engine),
+        usual=options.repeat is None,
         profiles=profile_files(options.gpu_names),
         alone=options.alone,
         policy_files=policy_files,

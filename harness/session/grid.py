@@ -100,6 +100,9 @@ def plan_runs(asked: Asked, load: Callable[[str, int | None], Trace]) -> list[Ru
             arrivals = [arrival_of(trace, text).canonical for text in asked.arrivals]
             requests = {arrival: asked.requests or requests_of(trace, arrival) for arrival in arrivals}
             for slots, repeat, arrival in itertools.product(every_slots, range(asked.repeat), arrivals):
+                if asked.usual and repeat and arrival.startswith("trace"):
+                    # A trace's own times are one sample: other requests of it come at other times.
+                    continue
                 seed = asked.template.seed + repeat
                 order = list(policies)
                 random.Random(seed).shuffle(order)  # noqa: S311 - an order, no secret

@@ -9,7 +9,6 @@ import random
 import shutil
 from pathlib import Path
 
-
 from harness.runs.run import find_runs
 from harness.runs.thin import is_thin
 from tests.support.commands import Bench, bench_in

@@ -53,6 +53,7 @@ def test_three_models_that_agree_support_a_sign(changes: Mapping[str, float], wo
 def test_the_band_is_the_mean_of_roofline_and_kernels() -> None:
     assert support_of({"kernels": 6, "roofline": 10, "linear": 30}).band == (-2, 18)
     assert support_of({"kernels": 6, "linear": 30}).band is None
+    assert support_of({"kernels": 6, "roofline": 10}, of_throughput=False).band is None
 
 
 def ran(spec: RunSpec, out: Path, alone: bool = False) -> Run:

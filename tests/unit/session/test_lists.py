@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from harness.core.errors import UserError
@@ -55,3 +58,19 @@ def test_the_budget_holds_the_most_slots() -> None:
     asked = asked_of(options, "simulated")
     with pytest.raises(UserError, match="--token-budget 256 is below --slots 512"):
         plan_runs(asked, lambda workload, _: trace_of(workload, 20, 0, asked.template.model))
+
+
+def test_a_traces_own_times_are_one_sample_unless_repeats_are_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    rows = [{"timestamp_s": i / 10, "prompt_tokens": 50, "output_tokens": 9} for i in range(20)]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    given = {"gpu": "l40s", "policy": "v1,v0", "workload": f"file:{file}", "requests": 10}
+
+    def repeats(**more: object) -> set[int]:
+        asked = asked_of(read_options(given | more), "simulated")
+        specs = plan_runs(asked, lambda workload, requests: trace_of(workload, requests, 0, asked.template.model))
+        return {spec.repeat for spec in specs}
+
+    assert repeats(arrival="trace:scale=0.5") == {0}
+    assert repeats(arrival="trace:scale=0.5", repeat=2) == {0, 1}
+    assert repeats(rate=5) == set(range(5))
