@@ -38,9 +38,9 @@ _CONTROL = (
     ),
     word(
         "gate",
-        "paper",
         "forecast",
-        "paper or forecast: whether N* and a reserve keep KV free, or a forecast from the lengths seen",
+        "paper",
+        "forecast or paper: whether a forecast from the lengths seen keeps KV free, or N* and a reserve",
     ),
 )
 

@@ -160,10 +160,10 @@ def read_options(name: str, given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def canonical_policy(name: str, given: Mapping[str, str]) -> str:
-    """The policy as one string: options in alphabetical order, defaults left out, aliases resolved (v0 = eb:k=1)."""
+    """The policy as one string: options in alphabetical order, defaults left out, aliases resolved."""
     entry = find_policy(name)
     text = options.write(entry.name, entry.options, read_options(name, given))
-    return "v0" if text == "eb:k=1" else text
+    return "v0" if text == "eb:gate=paper,k=1" else text
 
 
 def make_policy(name: str, given: Mapping[str, str], slots: int, costs: StepCosts | None) -> Policy:

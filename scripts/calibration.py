@@ -17,6 +17,7 @@ from calibrated_runs import IN_FLIGHT, MEMORY, NO_ALPHA, NOISES, OTHER, OVERLOAD
 from scipy.stats import beta
 
 from harness.core.runspec import RunSpec
+from harness.measure.checks import ABOVE_CAPACITY
 from harness.measure.repeats import repeats_to_show
 from harness.report.rows import compared_rows, withheld
 from harness.report.spread import deviation_of
@@ -167,7 +168,7 @@ def table_of_overload(runs: int) -> Iterator[str]:
             called = 0
             for trial in range(runs):
                 run = simulate(replace(load(workload, share, OVERLOAD), seed=40_000 + trial))
-                called += (MEMORY.runs[run.path].beyond or 0.0) > 5
+                called += (MEMORY.runs[run.path].beyond or 0.0) > ABOVE_CAPACITY
                 MEMORY.runs.clear()
             cells.append(binomial(called, runs))
         yield f"| {workload.partition(':')[0]} | {OVERLOAD:,} | {' | '.join(cells)} |"

@@ -14,11 +14,9 @@ from harness.core.errors import Interrupted, UserError
 from harness.session.options import RunOptions
 
 # What the search decides by itself, or has another meaning here.
-_NOT_HERE = (
-    *("rates", "concurrencies", "slo", "repeat", "require_verdict", "conditions", "alone"),
-    *("aa", "until", "headline", "equivalent"),
-)
-_SHARED = [param for param in run.params if param.name not in _NOT_HERE]
+_NOT_HERE = ("rates", "concurrencies", "slo", "repeat", "alone", "aa", "until", "headline")
+_OF_A_RUN = {field.name for field in dataclasses.fields(RunOptions)} | {"as_json", "out"}
+_SHARED = [param for param in run.params if param.name in _OF_A_RUN.difference(_NOT_HERE)]
 
 
 @click.command(params=list(_SHARED))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 
 import click
@@ -22,11 +23,13 @@ from harness.cli.other_tools import ours_for
 from harness.cli.policy import policy
 from harness.cli.profit import profit
 from harness.cli.regret import regret
+from harness.cli.report import report
 from harness.cli.reproduce import reproduce
 from harness.cli.run import run
 from harness.cli.runs import list_runs, publish, recover, show, verify
 from harness.cli.site import site
 from harness.cli.spread import aa, power
+from harness.cli.tables import expand, thin
 from harness.cli.trace import trace
 from harness.cli.validate import validate
 from harness.core.apart import go_apart, too_much_memory
@@ -46,10 +49,13 @@ COMMANDS = [
     recover,
     verify,
     publish,
+    thin,
+    expand,
     import_results,
     export_run,
     profit,
     regret,
+    report,
     calibrate,
     validate,
     trace,
@@ -65,9 +71,11 @@ COMMANDS = [
 ]
 # What others made is read in a process of its own.
 READERS = frozenset(
-    {"show", "list", "recover", "publish", "compare", "profit", "calibrate", "trace", "validate"}
-    | {"site build", "site check"}
+    {"show", "list", "recover", "verify", "publish", "compare", "power", "profit", "calibrate", "validate", "trace"}
+    | {"import", "export", "site build", "site check"}
 )
+# It starts an engine, which is to have the whole machine.
+MEASURING = "calibrate attention"
 # With `color` click leaves texts whole: what a terminal would obey in them is shown at its door.
 HELP = ["-h", "--help"]
 CONTEXT = {"help_option_names": HELP, "show_default": True, "max_content_width": 100, "color": True}
@@ -100,8 +108,8 @@ def _usable_streams() -> None:
 
 def _reads_strangers(words: list[str]) -> bool:
     """Whether a command reads runs or traces that others made, and asks for no help alone."""
-    name = " ".join(words[:2]) if words[:1] == ["site"] else words[0] if words else ""
-    return name in READERS and not set(HELP).intersection(words)
+    names = {" ".join(words[:1]), " ".join(words[:2])}
+    return bool(names & READERS) and MEASURING not in names and not set(HELP).intersection(words)
 
 
 def _exit_code() -> int:
@@ -142,6 +150,8 @@ def _exit_code() -> int:
     except MemoryError:
         return _say(f"bench: {too_much_memory()}", EXIT_USER)
     except Exception as error:
+        if isinstance(error, ImportError) and _NO_ROOM.search(str(error)):
+            return _say(f"bench: {too_much_memory()}", EXIT_USER)
         if os.environ.get("BENCH_DEBUG"):
             raise
         kind = type(error).__name__
@@ -150,6 +160,10 @@ def _exit_code() -> int:
             EXIT_FAILED,
         )
     return 0
+
+
+# What the loader says of a library that finds no memory.
+_NO_ROOM = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
 
 
 def _no_such_option(error: click.NoSuchOption) -> str:

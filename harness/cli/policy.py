@@ -54,7 +54,7 @@ def check_policy(named: str, traces: int, vllm: bool, engine_python: str | None,
                 raise
             return None
 
-    trial = check(named, traces, python, lambda _: None)
+    trial = check(named, traces, python)
     tried = trial.tried
     if as_json:
         found = {

@@ -28,8 +28,11 @@ def site() -> None:
 @click.option("--cache", type=click.Path(path_type=Path), help="What builds keep.  [default: OUT.cache]")
 def build_site(results: Path, out: Path, cache: Path | None) -> None:
     """Build the static site from run directories; only what changed is written."""
+    from harness.cli.tables import expanded
     from harness.pages.build import build
+    from harness.runs.run import find_runs
 
+    expanded(list(find_runs(results)))
     built = build(results, out, cache)
     left = f", {built.problems} directories left out (problems.html says why)" if built.problems else ""
     click.echo(f"{out}/index.html: {built.runs} runs, {built.written} files written{left}")
@@ -46,10 +49,13 @@ def build_site(results: Path, out: Path, cache: Path | None) -> None:
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 def check_site(results: Path, paths: tuple[Path, ...], replay: bool, trust: bool) -> None:
     """Check run directories as a pull request brings them: all under --results, or those under PATH."""
+    from harness.cli.tables import expanded
     from harness.published.check import WHAT, check
+    from harness.runs.run import find_runs
 
     if trust and not replay:
         raise click.UsageError("--trust-policies goes with --replay: nothing else runs a policy")
+    expanded([path for place in paths or (results,) for path in find_runs(place)])
     checked = check(results, paths)
     problems, replays_made = checked.problems, ""
     for problem in problems:

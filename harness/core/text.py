@@ -51,4 +51,4 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """How the sentence `no X named Y` ends: `; did you mean Z?` for the nearest known name, or a stop."""
     written = {item.lower(): item for item in known}
     near = options.nearest(name, written)
-    return f"; did you mean {written[near]}?" if near else "."
+    return f"; did you mean {spelled(written[near], 60)}?" if near else "."

@@ -6,6 +6,7 @@ Bodies stay on disk (in the page cache) until they are sent, so a plan of any si
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from array import array
@@ -91,7 +92,9 @@ class Plan:
                 file.write(column.tobytes())
             file.flush()
         except OSError as error:
-            file.close()
+            # Closing would write what has not been written yet, to the same full disk.
+            with contextlib.suppress(OSError):
+                file.close()
             raise UserError(f"{tempfile.gettempdir()}: no room for the plan ({error.strerror}): set TMPDIR") from None
         except BaseException:
             file.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from harness.engines.policy_cases import COSTS, CaseCost, PolicyCase, policy_case, speed_case, step_ns
-from harness.engines.serving.environments import examine
 from harness.engines.serving.scheduler_process import ProcessDied, SchedulerProcess
 from harness.runs.step_log import STEP_LOG, read_step_log
 from harness.simulate.batch import BatchLoop
@@ -182,26 +181,23 @@ class CountingOrder:
 
 
 def hold_against_vllm(
-    file: PolicyFile, given: Mapping[str, str], tried: Tried, cases: int, python: Path, waits: Callable[[float], None]
-) -> tuple[str, list[str]]:
-    """vLLM's version, and a line on the first case in which its scheduler makes other steps, if there is one.
+    file: PolicyFile, given: Mapping[str, str], tried: Tried, cases: int, process: SchedulerProcess
+) -> list[str]:
+    """A line on the first case in which vLLM's scheduler makes other steps; none where it makes the same.
 
-    UserError where there is no vLLM in this Python.
+    The process starts where it does not run yet.
     """
-    process = SchedulerProcess(examine(python).python)
     try:
-        process.ready(lambda: False, waits)
+        process.ready(lambda: False, lambda _: None)
         for number in range(min(cases, len(tried.steps))):
             case = policy_case(number)
             with tempfile.TemporaryDirectory(prefix="bench-policy-") as place:
                 why = _against(process, file, given, case, tried, Path(place) / STEP_LOG)
             if why is not None:
-                return process.version, [f"{why}, in {case}"]
-        return process.version, []
+                return [f"{why}, in {case}"]
+        return []
     except ProcessDied as error:
-        return process.version, [str(error)]
-    finally:
-        process.close()
+        return [str(error)]
 
 
 def _against(

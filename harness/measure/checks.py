@@ -18,7 +18,7 @@ from harness.measure.measured import is_closed_loop, span
 from harness.measure.start_and_end import requests_for, requests_that_tell, served_rates
 
 # Work left over at the last arrival, %, from which the rate is above capacity (docs/calibration.md).
-ABOVE_CAPACITY = 5
+ABOVE_CAPACITY = 3
 
 _OUT_OF_MEMORY = ("out of memory", "outofmemory", "oom-kill")
 
@@ -143,8 +143,6 @@ def backlog(evidence: Evidence) -> float | str:
         return "a closed loop sends only as fast as it is served"
     if evidence.spec.arrival == "offline":
         return "offline every request waits from the start"
-    if (evidence.measured.beyond or 0.0) > ABOVE_CAPACITY:
-        return "the rate is above capacity"
     requests = evidence.measured.requests
     order = np.argsort(requests.due, kind="stable")
     waited = (requests.first - requests.due)[order][(requests.first != MISSING)[order]] / 1e9
@@ -158,6 +156,8 @@ def backlog(evidence: Evidence) -> float | str:
 
 def longer(evidence: Evidence) -> str:
     """How many requests would tell whether a queue settles."""
+    if (evidence.measured.beyond or 0.0) > ABOVE_CAPACITY:
+        return "the rate is above capacity"
     return f"near capacity: --requests {requests_that_tell(evidence.measured.requests)} would tell whether it settles"
 
 

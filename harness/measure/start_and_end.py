@@ -16,6 +16,8 @@ LEAST_WAVES = 3
 ENOUGH_WAVES = 10
 # Requests in flight at two moments differ by chance: so many deviations of it are no growth.
 CHANCE = 3.0
+# Growth of what is under way, % of all requests, that runs below capacity had as well (docs/calibration.md).
+LEAST_GROWTH = 5.0
 
 
 def in_flight(spec: RunSpec) -> int | None:
@@ -75,20 +77,29 @@ def requests_for(spec: RunSpec, waves: int = ENOUGH_WAVES) -> int | None:
 def overload(requests: Requests, spec: RunSpec) -> float | None:
     """How much of an open loop's work was left over at its last arrival, % of all requests; None of other arrivals.
 
-    The larger of two: requests that waited for their first token all through the last tenth of the arrivals, and by how
-    many more were under way at the last arrival than at half time (where chance does not explain it: CHANCE deviations
-    of two Poisson counts). A rate of 1.2 times the capacity leaves a sixth.
+    The larger of two: by how many more requests waited for their first token in the last tenth of the arrivals than
+    after its first fifth (the means of three moments), and by how many more were under way at the last arrival than at
+    half time, where that is more than LEAST_GROWTH and than chance explains (CHANCE deviations of two Poisson counts).
+    A rate of 1.2 times the capacity leaves a sixth.
     """
     counts = _second_half(requests, spec)
     if counts is None:
         return None
     before, after, _ = counts
-    grown = after - before if after - before > CHANCE * math.sqrt(before + after) else 0
     known = (requests.due != MISSING) & (requests.last != MISSING)
     due, first = np.sort(requests.due[known]), np.sort(requests.first[known])
-    last_tenth = np.linspace(due[0] + 0.9 * (due[-1] - due[0]), due[-1], 3).astype(np.int64)
-    waiting = min(_by(due, int(time)) - _by(first, int(time)) for time in last_tenth)
-    return 100 * max(waiting, grown) / len(due)
+    early, late = (_waiting(due, first, start, start + 0.1) for start in (0.2, 0.9))
+    waiting = late - early
+    grown = after - before
+    is_growth = grown > CHANCE * math.sqrt(before + after) and 100 * grown > LEAST_GROWTH * len(due)
+    return 100 * max(waiting, grown if is_growth else 0) / len(due)
+
+
+def _waiting(due: Ints, first: Ints, start: float, end: float) -> float:
+    """How many waited for their first token, the mean of three moments between two shares of the arrivals' span."""
+    span = int(due[-1]) - int(due[0])
+    times = [int(due[0]) + int(share * span) for share in (start, (start + end) / 2, end)]
+    return math.fsum(_by(due, time) - _by(first, time) for time in times) / len(times)
 
 
 def served_rates(requests: Requests, spec: RunSpec) -> tuple[float, float] | None:

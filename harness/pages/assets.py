@@ -18,13 +18,6 @@ def site_directory() -> Path:
     raise UserError("the site's templates are not there: install schedbench again")
 
 
-def plotly_script() -> bytes:
-    """Plotly's own script as its Python package carries it: the site's one local copy."""
-    import importlib.resources
-
-    return (importlib.resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
-
-
 def changes_file() -> Path | None:
     """CHANGELOG.md of the checkout or the package, None where neither has one."""
     package = Path(__file__).resolve().parent

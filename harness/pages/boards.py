@@ -33,6 +33,8 @@ BASELINES = ("v1", "stock", "v0")
 REMEMBERED = 24
 # Never part of what makes a board: the policy is compared with what it knew of lengths, and repeats are the arm's own.
 _NOT_THE_BOARD = ("policy", "policy_sha256", "lengths", "seed", "repeat")
+# What a rate's name begins with.
+_RATES = ("goodput", "output_throughput", "request_throughput", "total_throughput")
 # What a publication chose for each policy on its own.
 TUNED = ("slots", "token_budget")
 # What the fields of the spec are that have a default.
@@ -56,7 +58,8 @@ class MetricMean:
 class Change:
     """An arm against the board's baseline in one metric: ratio, 95 % interval, p and word.
 
-    `support` says what each cost model makes of a simulated change, and whether they agree; empty where nobody asked.
+    `support` says what each cost model makes of a simulated change, and `support_word` whether they agree; both are
+    empty where nobody asked.
     """
 
     ratio: float | None
@@ -65,17 +68,22 @@ class Change:
     p: float | None
     word: str
     support: str = ""
+    support_word: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """The repeats of one policy on a board; `values` and `changes` by metric, distributions as `ttft_s.p99`."""
+    """The repeats of one policy on a board; `values` and `changes` by metric, distributions as `ttft_s.p99`.
+
+    `headline` has the metrics whose words count, the rate first.
+    """
 
     runs: tuple[PublishedRun, ...]
     values: dict[str, MetricMean]
     changes: dict[str, Change] = dataclasses.field(default_factory=dict)
     refusal: str | None = None
     notes: tuple[str, ...] = ()
+    headline: tuple[str, ...] = ()
 
     @property
     def first(self) -> PublishedRun:
@@ -118,9 +126,26 @@ class Board:
         return self.first.run.spec
 
     @property
+    def reference(self) -> Arm:
+        """The baseline's arm, or where there is none the first."""
+        return next((arm for arm in self.arms if arm.policy == self.baseline), self.arms[0])
+
+    @property
+    def rate(self) -> str:
+        """The metric that decides: the first headline of its comparisons; with limits what met them."""
+        rates = (arm.headline[0] for arm in self.arms if arm.headline)
+        found = next((name for name in rates if name.startswith(_RATES)), None)
+        return found or ("goodput" if self.spec.slo else "output_throughput")
+
+    @property
     def kind_words(self) -> str:
         """The kind of its numbers in words."""
         return kind_words(self.first.run)
+
+    @property
+    def is_toy(self) -> bool:
+        """Whether it ran on a CPU: that shows that policies run for real, and says nothing of a GPU."""
+        return gpu_name(self.spec.gpu).startswith("cpu")
 
     @property
     def is_twin(self) -> bool:
@@ -162,8 +187,6 @@ def board_key(published: PublishedRun, without: Sequence[str] = ()) -> str:
 def _order(board: Board) -> tuple[Any, ...]:
     """GPUs first; of them what is most to be trusted: measured, then valid, data sets before twins and made-up ones."""
     spec = board.spec
-    # A toy model on a CPU shows that policies run for real and says nothing of a GPU.
-    toy = gpu_name(spec.gpu).startswith("cpu")
     doubts = (all(arm.level != "VALID" for arm in board.arms), ":" in spec.workload, board.is_twin)
     about = (
         gpu_name(spec.gpu),
@@ -174,7 +197,7 @@ def _order(board: Board) -> tuple[Any, ...]:
         -spec.slots,
         -spec.token_budget,
     )
-    return (board.kind == "reported", toy, KINDS.index(board.kind), *doubts, *about, board.id)
+    return (board.kind == "reported", board.is_toy, KINDS.index(board.kind), *doubts, *about, board.id)
 
 
 def board_of(runs: list[PublishedRun], cache: JsonCache, reader: RunReader | None = None) -> Board:
@@ -276,8 +299,11 @@ def _against(base: Arm, arm: Arm, cache: JsonCache, reader: RunReader) -> Arm:
     """The arm with its changes against the baseline's."""
     comparison = compare_arms(base, arm, cache, reader)
     support = comparison.get("support", {})
-    changes = {name: Change(*[*values[:5], support.get(name, "")]) for name, values in comparison["changes"].items()}
-    return Arm(arm.runs, arm.values, changes, comparison["refusal"], tuple(comparison["notes"]))
+    changes = {
+        name: Change(*values[:5], *support.get(name, ("", ""))) for name, values in comparison["changes"].items()
+    }
+    headline = tuple(comparison.get("headline", ()))
+    return Arm(arm.runs, arm.values, changes, comparison["refusal"], tuple(comparison["notes"]), headline)
 
 
 def compare_arms(base: Arm, arm: Arm, cache: JsonCache, reader: RunReader, allow: Sequence[str] = ()) -> dict[str, Any]:
@@ -315,5 +341,10 @@ def _compare_arms(base: Arm, arm: Arm, reader: RunReader, allow: Sequence[str]) 
     notes = [comparison.method, *comparison.notes]
     if len(common) < max(len(left), len(right)):
         notes.append(f"over what both have: {len(common)} of {len(left)} and {len(right)} repeats")
-    support = {name: support_words(metric) for name, metric in comparison.metrics.items() if metric.support}
-    return {"changes": changes, "support": support, "refusal": comparison.refusal, "notes": notes}
+    support = {
+        name: (support_words(metric), metric.support.word)
+        for name, metric in comparison.metrics.items()
+        if metric.support
+    }
+    told = {"changes": changes, "support": support, "headline": comparison.headline}
+    return told | {"refusal": comparison.refusal, "notes": notes}

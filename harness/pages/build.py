@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import UserError
-from harness.pages import compare, crossover, drift, frontier, index, latency, parallel, runs, texts
-from harness.pages.assets import code_digest, plotly_script, site_directory
+from harness.pages import board, compare, data, front, parallel, policies, redirects, runs, texts
+from harness.pages.assets import code_digest, site_directory
 from harness.pages.boards import boards_of
 from harness.pages.render import Writer
 from harness.pages.site import Site
@@ -24,14 +24,14 @@ MARKED = b"made by `bench site build`\n"
 
 # Each page's module writes its files; they know the site and nothing of each other.
 PAGES: tuple[Callable[[Site, Writer], None], ...] = (
-    index.write,
-    latency.write,
-    frontier.write,
-    crossover.write,
-    drift.write,
+    front.write,
+    board.write,
     compare.write,
+    policies.write,
+    data.write,
     runs.write,
     texts.write,
+    redirects.write,
 )
 
 
@@ -64,7 +64,7 @@ def _build(results: Path, out: Path, cache: JsonCache) -> BuildResult:
     writer.file(MARK, MARKED)
     for path in sorted((site_directory() / "assets").iterdir()):
         writer.file(f"assets/{path.name}", path.read_bytes())
-    writer.file("assets/plotly.min.js", plotly_script())
+    writer.env.globals["about"] = data.about(site)
     for write in PAGES:
         write(site, writer)
     writer.sweep()

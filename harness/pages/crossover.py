@@ -1,8 +1,7 @@
-"""The crossover page: where exclusive batching should beat mixed batching, and where it did."""
+"""The crossover map: where exclusive batching should beat mixed batching, and where it did."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +13,10 @@ from harness.pages.boards import Arm, Board, Change
 from harness.pages.charts import Chart, Series, script_json
 from harness.pages.facets import ranked_arms
 from harness.pages.numbers import is_own_profile
-from harness.pages.render import Writer
-from harness.pages.site import Site
+from harness.pages.traffic import gpu_label, held, workload_words
 from harness.profiles.files import gpu_names, load_gpu
 from harness.profiles.pair import Pair, load_pair
 from harness.report.words import NOT_TESTED
-from harness.runs.run import gpu_name
 from policies.core import PolicyError, StepCosts
 from policies.online.threshold import crossover, theta0
 
@@ -35,7 +32,7 @@ SIZES = (256, 768, 4096)
 SIZE = 768
 RUNNING = (16, 32, 64, 128, 256, 512, 1024)
 AT_RUNNING = 128
-SYMBOLS = {"measured": "circle", "emulated": "diamond", "simulated": "square", "reported": "x"}
+SYMBOLS = {"measured": 0, "emulated": 2, "simulated": 1, "reported": 6}
 # Who won: the words on the page and the place in the palette.
 WON = {"exclusive": 2, "mixed": 1, "no difference shown": 7, NOT_TESTED: 7}
 
@@ -80,28 +77,26 @@ class CrossoverPoint:
         return self.predicted == self.won
 
 
-def write(site: Site, writer: Writer) -> None:
-    """crossover.html."""
-    model = _usual_model(site.boards)
+def crossover_values(boards: Sequence[Board]) -> dict[str, Any]:
+    """What the map's template is given."""
+    model = _usual_model(boards)
     boundaries = boundaries_of(model)
     if not boundaries:
         model = DEFAULT_MODEL
         boundaries = boundaries_of(model)
-    points = [point for point in map(point_of, site.boards) if point is not None]
-    writer.page(
-        "crossover.html",
-        "crossover.html.j2",
-        model=model,
-        boundaries=boundaries,
-        points=points,
-        chart=chart_of(boundaries, points, model),
-        sizes=SIZES,
-        size=SIZE,
-        running=RUNNING,
-        at_running=AT_RUNNING,
-        ratios=RATIOS,
-        data=script_json({"ratios": RATIOS, "rows": [_boundary_document(boundary) for boundary in boundaries]}),
-    )
+    points = [point for point in map(point_of, boards) if point is not None]
+    return {
+        "model": model,
+        "boundaries": boundaries,
+        "points": points,
+        "chart": chart_of(boundaries, points, model),
+        "sizes": SIZES,
+        "size": SIZE,
+        "running": RUNNING,
+        "at_running": AT_RUNNING,
+        "ratios": RATIOS,
+        "data": script_json({"ratios": RATIOS, "rows": [_boundary_document(boundary) for boundary in boundaries]}),
+    }
 
 
 def _usual_model(boards: Sequence[Board]) -> str:
@@ -155,7 +150,7 @@ def point_of(board: Board) -> CrossoverPoint | None:
     if arm is None or not sums or not sums["completed"]:
         return None
     mu_l, mu_o = sums["prompt_tokens"] / sums["completed"], sums["output_tokens"] / sums["completed"]
-    running = _running(arm)
+    running, _ = held(arm)
     return CrossoverPoint(
         board=board,
         arm=arm,
@@ -167,13 +162,6 @@ def point_of(board: Board) -> CrossoverPoint | None:
         running=running,
         predicted=_predicted(arm, mu_l, mu_o, running),
     )
-
-
-def _running(arm: Arm) -> float | None:
-    """Requests running, the mean over the course of the arm's first repeat."""
-    course = arm.first.detail["course"]
-    running = [mean for mean in course["running"] if mean is not None] if course else []
-    return math.fsum(running) / len(running) if running else None
 
 
 def _bandwidth(arm: Arm) -> float | None:
@@ -206,15 +194,15 @@ def _predicted(arm: Arm, mu_l: float, mu_o: float, running: float | None) -> str
 def chart_of(boundaries: Sequence[GpuBoundary], points: Sequence[CrossoverPoint], model: str) -> Chart:
     """The map: a line a GPU where each way of batching should win, and the boards as points over it."""
     series = [
-        _boundary_line(boundaries, "predicted: exclusive wins", True, "solid"),
-        _boundary_line(boundaries, "predicted: mixed wins", False, "dot"),
+        _boundary_line(boundaries, "predicted: exclusive wins", True, 0),
+        _boundary_line(boundaries, "predicted: mixed wins", False, 2),
         *_clouds(points),
         _gpu_names(boundaries),
     ]
     table: list[tuple[Any, ...]] = [
         (
-            point.board.spec.workload,
-            gpu_name(point.board.spec.gpu),
+            workload_words(point.board.spec.workload),
+            gpu_label(point.board.spec.gpu),
             point.board.kind_words,
             point.arm.label,
             point.ratio,
@@ -237,11 +225,10 @@ def chart_of(boundaries: Sequence[GpuBoundary], points: Sequence[CrossoverPoint]
         "points: runs of lengths and loads of their own, which the choices above do not move (the table predicts each "
         "with its own); colour and words say who won, the shape says the kind, the label the change in total tokens/s",
         y_log=True,
-        layout={"margin": {"l": 64, "r": 104, "t": 8, "b": 56}},
     )
 
 
-def _boundary_line(boundaries: Sequence[GpuBoundary], name: str, exclusive: bool, dash: str) -> Series:
+def _boundary_line(boundaries: Sequence[GpuBoundary], name: str, exclusive: bool, dash: int) -> Series:
     """Each GPU's line where exclusive batching should win, or where it should not."""
     x: list[float | None] = []
     y: list[float | None] = []
@@ -252,29 +239,14 @@ def _boundary_line(boundaries: Sequence[GpuBoundary], name: str, exclusive: bool
             y.append(boundary.bandwidth_tb_s if wins == exclusive else None)
         x.append(None)
         y.append(None)
-    extra = {"line": {"color": "--quiet", "width": 3, "dash": dash}, "hoverinfo": "skip"}
-    return Series(name, x, y, 7, "lines", extra=extra)
+    return Series(name, x, y, 7, "lines", look={"colour": "quiet", "width": 3, "dash": dash})
 
 
 def _gpu_names(boundaries: Sequence[GpuBoundary]) -> Series:
-    """The GPUs' names at the ends of their lines, those of close ones drawn apart."""
+    """The GPUs' names at the ends of their lines."""
     bandwidths = [boundary.bandwidth_tb_s for boundary in boundaries]
-
-    def near(i: int, j: int) -> bool:
-        if not 0 <= j < len(bandwidths):
-            return False
-        return max(bandwidths[i], bandwidths[j]) < 1.25 * min(bandwidths[i], bandwidths[j])
-
-    places = ["bottom" if near(i, i + 1) else "top" if near(i, i - 1) else "middle" for i in range(len(bandwidths))]
-    extra = {
-        "textposition": [f"{place} right" for place in places],
-        "textfont": {"color": "--text"},
-        "cliponaxis": False,
-        "showlegend": False,
-        "hoverinfo": "skip",
-    }
-    names = [boundary.gpu for boundary in boundaries]
-    return Series("GPUs", [1.0] * len(names), bandwidths, 7, "text", names, extra=extra)
+    names = [gpu_label(boundary.gpu) for boundary in boundaries]
+    return Series("GPUs", [1.0] * len(names), bandwidths, 7, "names", labels=names, look={"quiet": True})
 
 
 def _clouds(points: Sequence[CrossoverPoint]) -> list[Series]:
@@ -292,18 +264,17 @@ def _clouds(points: Sequence[CrossoverPoint]) -> list[Series]:
 
 
 def _cloud(
-    name: str, cloud: Sequence[CrossoverPoint], style: int, symbol: str, points: Sequence[CrossoverPoint]
+    name: str, cloud: Sequence[CrossoverPoint], style: int, symbol: int, points: Sequence[CrossoverPoint]
 ) -> Series:
     """Boards as points; one that lies close to another of `points` has no label: it could be read as the other's."""
     text, labels = [], []
     for point in cloud:
         spec, change = point.board.spec, _percent(point.change)
-        text.append(" · ".join((point.arm.label, gpu_name(spec.gpu), spec.workload, point.board.kind_words, change)))
+        words = (point.arm.label, gpu_label(spec.gpu), workload_words(spec.workload), point.board.kind_words, change)
+        text.append(" · ".join(words))
         labels.append("" if sum(_is_near(point, other) for other in points) > 1 else change)
-    marker = {"color": f"--s{style}", "size": 12, "symbol": symbol, "line": {"color": "--back", "width": 1}}
-    extra = {"marker": marker, "textposition": "top center", "textfont": {"color": "--text"}, "cliponaxis": False}
     x, y = [point.ratio for point in cloud], [point.bandwidth_tb_s for point in cloud]
-    return Series(name, x, y, style, "markers+text", text, labels=labels, extra=extra)
+    return Series(name, x, y, style, "markers", text, labels=labels, look={"symbol": symbol})
 
 
 def _is_near(point: CrossoverPoint, other: CrossoverPoint) -> bool:

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 
 from harness.pages.boards import Arm, Board
 from harness.pages.numbers import load_words
+from harness.pages.traffic import gpu_label, model_label, slo_words, workload_words
 from harness.runs.run import Run, gpu_name
 
 # What boards can be filtered by: the name in the URL, and what it is called.
-FILTERS = {"gpu": "GPU", "model": "Model", "workload": "Workload", "load": "Load", "kind": "Kind", "slo": "SLO"}
+FILTERS = {"gpu": "GPU", "model": "Model", "workload": "Workload", "load": "Load", "kind": "Kind", "slo": "Limits"}
 
 # The load or workload of a reported run whose source has none.
 NOT_TOLD = "not told"
+
+# Arms in one chart: as many as the palette tells apart.
+MOST = 8
 
 # What reported figures are shown of, where there are some.
 REPORTED = {
@@ -32,43 +36,53 @@ REPORTED = {
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter with the values that the boards have."""
+    """A filter with the values that the boards have, each with what it is called."""
 
     name: str
     label: str
-    values: tuple[str, ...]
-
-
-def slo_text(slo: dict[str, float]) -> str:
-    """Service levels as text: `ttft_s=1, tpot_s=0.05`, or none."""
-    return ", ".join(f"{name}={limit:g}" for name, limit in sorted(slo.items())) or "none"
+    values: tuple[tuple[str, str], ...]
 
 
 def facets_of(board: Board) -> dict[str, str]:
     """What the filters see of a board."""
     spec = board.spec
-    values = (gpu_name(spec.gpu), spec.model, spec.workload, spec.arrival, board.kind, slo_text(spec.slo))
+    limits = ",".join(f"{name}={limit:g}" for name, limit in sorted(spec.slo.items())) or "none"
+    values = (gpu_name(spec.gpu), spec.model, spec.workload, spec.arrival, board.kind, limits)
     return dict(zip(FILTERS, values, strict=True))
 
 
 def filters_of(boards: Sequence[Board]) -> list[Filter]:
     """Every filter with the values that occur, in the order of the boards."""
-    facets = [facets_of(board) for board in boards]
+    facets = [(facets_of(board), _facet_words(board)) for board in boards]
     return [
-        Filter(name, label, tuple(dict.fromkeys(values[name] for values in facets))) for name, label in FILTERS.items()
+        Filter(name, label, tuple({values[name]: words[name] for values, words in facets}.items()))
+        for name, label in FILTERS.items()
     ]
+
+
+def _facet_words(board: Board) -> dict[str, str]:
+    """What people call what the filters see."""
+    spec = board.spec
+    limits = slo_words(spec.slo) or "none"
+    loads = load_words(spec.arrival)
+    words = (gpu_label(spec.gpu), model_label(spec.model), workload_words(spec.workload), loads, board.kind, limits)
+    return dict(zip(FILTERS, words, strict=True))
 
 
 def settings_words(board: Board) -> str:
     """The settings that all arms of a board share, as far as they are known."""
     spec = board.first.run.known_spec
-    words = [spec["model"], "load not told" if spec["arrival"] == NOT_TOLD else load_words(spec["arrival"])]
+    words = [
+        model_label(spec["model"]),
+        "load not told" if spec["arrival"] == NOT_TOLD else load_words(spec["arrival"]),
+    ]
     if "requests" in spec:
         words.append(f"{spec['requests']:,} requests")
     if spec.get("tp", 1) > 1:
         words.append(f"{spec['tp']} GPUs")
-    if board.kind != "reported":
-        words += [f"N\u00a0{spec['slots']}", f"B\u00a0{spec['token_budget']}"]
+    # Of a server that runs already nobody told either.
+    if board.kind != "reported" and spec["engine"] != "endpoint":
+        words += [f"N\u00a0{spec['slots']:,}", f"B\u00a0{spec['token_budget']:,}"]
     if spec.get("cost_model", "auto") != "auto":
         words.append(f"{spec['cost_model']} step costs")
     if spec.get("host"):
@@ -76,7 +90,7 @@ def settings_words(board: Board) -> str:
     if spec.get("policy_costs"):
         words.append(f"policies told {spec['policy_costs']} step costs")
     if spec.get("slo"):
-        words.append(f"SLO {slo_text(spec['slo'])}")
+        words.append(slo_words(spec["slo"]))
     return " · ".join(words)
 
 
@@ -98,26 +112,8 @@ def ranked_arms(board: Board) -> list[Arm]:
     return [arm for arm in board.arms if arm.level != "INVALID" and board.kind != "reported"]
 
 
-def has_curves(board: Board) -> bool:
-    """Whether there are distributions to draw."""
-    return any(arm.first.detail["curves"] for arm in ranked_arms(board))
-
-
-def has_sums(board: Board) -> bool:
-    """Whether there is a profit to compute: a run with records."""
-    return any(arm.first.detail["sums"] for arm in ranked_arms(board))
-
-
-def is_drift(board: Board) -> bool:
-    """Whether the workload changes on the way, and a step log shows what the policies made of it."""
-    drifting = board.spec.workload.startswith("drift:") or board.first.detail["marks"]
-    return bool(drifting) and any(arm.first.detail["course"] for arm in ranked_arms(board))
-
-
-# A page a board, where the board has what it shows: directory and label.
-PAGES = {"latency": ("Latency", has_curves), "frontier": ("Frontier", has_sums), "drift": ("Drift", is_drift)}
-
-
-def pages_of(board: Board) -> list[tuple[str, str]]:
-    """The pages of a board: label and path under the site."""
-    return [(label, f"{name}/{board.id}.html") for name, (label, has_page) in PAGES.items() if has_page(board)]
+def drawn_arms(board: Board) -> list[Arm]:
+    """The arms that charts hold, in the order of the ranking: the baseline and the first, at most MOST."""
+    ranked = ranked_arms(board)
+    kept = sorted(ranked, key=lambda arm: arm.policy != board.baseline)[:MOST]
+    return [arm for arm in ranked if arm in kept]

@@ -1,31 +1,19 @@
-"""The latency pages: a board's distributions of TTFT, TPOT, ITL and E2EL, an arm a line, and a list of the boards."""
+"""A board's distributions of TTFT, TPOT, ITL and E2EL, an arm a line."""
 
 from __future__ import annotations
 
 import math
 
 from harness.measure.metrics import METRICS
-from harness.pages.board_pages import write_board, write_list
 from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series
-from harness.pages.facets import has_curves, ranked_arms
-from harness.pages.render import Writer
-from harness.pages.site import Site
+from harness.pages.facets import drawn_arms
+from harness.pages.traffic import slo_words
 from harness.published.detail import CURVES, QUANTILES
 
 # Every second percent is enough for a line among others; a run's own page has them all.
 SHOWN = tuple(q for q in QUANTILES if q < 1 or q > 98 or q % 2 == 0 or q in (25, 75, 95))
 SHORT = {"ttft_s": "TTFT", "tpot_s": "TPOT", "itl_s": "ITL", "e2el_s": "E2EL"}
-
-
-def write(site: Site, writer: Writer) -> None:
-    """latency.html, which lists the boards, and latency/BOARD.html."""
-    boards = [board for board in site.boards if has_curves(board)]
-    lowest = {board.id: {key: _lowest(board, key) for key in ("ttft_s.p99", "tpot_s.p99")} for board in boards}
-    write_list(writer, "latency", boards, lowest)
-    for board in boards:
-        metrics = {name: SHORT[name] for name in CURVES}
-        write_board(writer, "latency", board, charts=charts_of(board), metrics=metrics)
 
 
 def charts_of(board: Board) -> list[Chart]:
@@ -44,21 +32,21 @@ def curve(arm: Arm, name: str) -> list[float] | None:
 
 
 def _chart(board: Board, name: str) -> Chart | None:
-    curves = [(style, arm, curve(arm, name)) for style, arm in enumerate(ranked_arms(board))]
+    curves = [(style, arm, curve(arm, name)) for style, arm in enumerate(drawn_arms(board))]
     drawn = [(style, arm, values) for style, arm, values in curves if values is not None]
     if not drawn:
         return None
     series = [Series(arm.label, values, SHOWN, style) for style, arm, values in drawn]
     limit = board.spec.slo.get(name)
     if limit is not None:
-        line = {"line": {"color": "--bad", "width": 3, "dash": "dot"}}
-        series.append(Series(f"SLO {limit:g} s", [limit, limit], [0, 100], extra=line))
+        line = {"colour": "bad", "width": 3, "dash": 2}
+        series.append(Series(slo_words({name: limit}), [limit, limit], [0, 100], look=line))
     repeats = max(len(arm.runs) for _, arm, _ in drawn)
     notes = [board.kind_words]
     if repeats > 1:
         notes.append(f"each percentile is the mean over up to {repeats} repeats")
     if limit is not None:
-        notes.append(f"the SLO of these runs is {limit:g} s")
+        notes.append(f"the limit of these runs is {slo_words({name: limit})}")
     rows = tuple((q, *(values[i] for _, _, values in drawn)) for i, q in enumerate(SHOWN))
     title = f"{METRICS[name].label} ({SHORT[name]})"
     unit = "seconds per output token" if name == "tpot_s" else "seconds"
@@ -75,12 +63,3 @@ def _chart(board: Board, name: str) -> Chart | None:
         note="; ".join(notes),
         x_log=all(value > 0 for _, _, values in drawn for value in values),
     )
-
-
-def _lowest(board: Board, key: str) -> tuple[Arm, float] | None:
-    """The arm with the least of a metric, and its value."""
-    arms = [arm for arm in ranked_arms(board) if key in arm.values]
-    if not arms:
-        return None
-    lowest = min(arms, key=lambda arm: arm.values[key].mean)
-    return lowest, lowest.values[key].mean

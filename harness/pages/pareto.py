@@ -123,8 +123,8 @@ def _fronts(points: Sequence[ParetoPoint]) -> list[Series]:
         last = point.rivals
     if not x:
         return []
-    extra = {"line": {"color": "--quiet", "width": 1.5}, "hoverinfo": "skip"}
-    return [Series("front", x, y, 7, "lines", boards=boards, extra=extra)]
+    look = {"colour": "quiet", "width": 1.5, "dash": 0, "quiet": True}
+    return [Series("front", x, y, 7, "lines", boards=boards, look=look)]
 
 
 def _words(point: ParetoPoint) -> str:

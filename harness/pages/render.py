@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
+from harness.core.errors import UserError
 from harness.core.text import visible
 from harness.measure.metrics import METRICS
 from harness.pages.assets import site_directory
+from harness.pages.boards import Change
 from harness.pages.facets import settings_words
 from harness.pages.numbers import change, exact, load_words, number, seconds
+from harness.pages.traffic import gpu_label, model_label, slo_words, workload_words
+from harness.pages.words import KINDS, LEVELS, MARKS, TRUST, kind_title
 from harness.published.cache import JsonCache
-from harness.runs.run import gpu_name
+from harness.published.corpus import FILES, PublishedRun
+from harness.report.sentences import label_of
+from harness.runs.run import slug
 
 
-def environment() -> jinja2.Environment:
+def environment(standalone: bool = False) -> jinja2.Environment:
     """Jinja2 with escaping everywhere, undefined names as errors, and the site's filters."""
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(site_directory() / "templates"),
@@ -32,10 +39,39 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {"number": number, "change": change, "seconds": seconds, "exact": exact}
-    env.filters |= {"settings": settings_words, "gpu": gpu_name, "load": load_words}
-    env.globals["METRICS"] = METRICS
+    env.filters |= {"number": number, "change": change, "seconds": seconds, "exact": exact, "bar": bar, "slug": slug}
+    env.filters |= {"settings": settings_words, "gpu": gpu_label, "model": model_label, "workload": workload_words}
+    env.filters |= {
+        "load": load_words,
+        "limits": slo_words,
+        "kind_title": kind_title,
+        "files": _files,
+        "rate": label_of,
+    }
+    env.globals |= {"METRICS": METRICS, "KINDS": KINDS, "LEVELS": LEVELS, "TRUST": TRUST, "MARKS": MARKS}
+    # A report is one file and links to no other page.
+    env.globals |= {"standalone": standalone}
     return env
+
+
+def bar(change: Change, scale: float) -> tuple[float, float, float | None, float | None]:
+    """A change as a bar 120 wide with no change in its middle: x and width, and the ends of its interval.
+
+    `scale` is the |ln ratio| of half the width; what is beyond it ends at the edge.
+    """
+
+    def place(ratio: float) -> float:
+        share = math.log(ratio) / scale if ratio > 0 else -1.0
+        return round(60 + 58 * max(-1.0, min(1.0, share)), 1)
+
+    at = place(change.ratio or 1.0)
+    ends = (None, None) if change.low is None or change.high is None else (place(change.low), place(change.high))
+    return min(at, 60.0), round(abs(at - 60.0), 1), *ends
+
+
+def _files(published: PublishedRun) -> list[str]:
+    """The raw files of a run, those for programs first and its tables last."""
+    return [name for name in FILES if (published.run.path / name).is_file()]
 
 
 def _shown(value: Any) -> Any:
@@ -80,9 +116,9 @@ class Writer:
         if self._bytes(name) == data:
             return
         path = self.out / name
-        part = self._part(path)
-        part.write_bytes(data)
-        part.replace(path)
+        with self._part(path) as part:
+            part.write_bytes(data)
+            part.replace(path)
         self.written += 1
 
     def copy(self, name: str, source: Path) -> None:
@@ -93,10 +129,10 @@ class Writer:
             copied, original = path.lstat(), source.stat()
             if (copied.st_size, copied.st_mtime_ns) == (original.st_size, original.st_mtime_ns):
                 return
-        part = self._part(path)
-        shutil.copyfile(source, part)
-        shutil.copystat(source, part)
-        part.replace(path)
+        with self._part(path) as part:
+            shutil.copyfile(source, part)
+            shutil.copystat(source, part)
+            part.replace(path)
         self.written += 1
 
     def sweep(self) -> None:
@@ -122,7 +158,15 @@ class Writer:
         data = self._bytes(name)
         return None if data is None else sha256(data).hexdigest()
 
-    def _part(self, path: Path) -> Path:
-        """Where a file is written before it takes its place."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.with_name(f"{path.name}.{os.getpid()}.part")
+    @contextlib.contextmanager
+    def _part(self, path: Path) -> Iterator[Path]:
+        """Where a file is written before it takes its place; UserError where it cannot be, and nothing stays of it."""
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield part
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+            why = error.strerror or error
+            raise UserError(f"{path}: cannot be written ({why}): make room, or give another --out") from None

@@ -143,10 +143,7 @@ def _latency_curves(curves: dict[str, list[float]]) -> Chart:
 def _phases(course: dict[str, list[Any]]) -> Chart:
     names = ("prefill", "mixed", "decode")
     shares = [[None if share is None else 100 * share for share in course[name]] for name in names]
-    series = tuple(
-        Series(name, course["t_s"], shares[style], style, extra={"stackgroup": "phases", "line": {"width": 0.5}})
-        for style, name in enumerate(names)
-    )
+    series = tuple(Series(name, course["t_s"], shares[style], style, "area") for style, name in enumerate(names))
     rows = tuple(zip(course["t_s"], *shares, strict=True))
     title = "What the steps held (share of each stretch's step time)"
     return Chart("phases", title, "seconds", "% of step time", series, ("seconds", *names), rows)

@@ -16,12 +16,13 @@ from harness.published.detail import examine
 from harness.runs.run import POLICY_FILE, Run, is_partial, load_run
 from harness.runs.schema import KIND_OF
 from harness.runs.step_log import ENGINE_LOG
+from harness.runs.tables import DIGESTS
 
 # What is larger belongs elsewhere and would make every checkout slow: a run's files together, and its small ones.
 LARGEST_BYTES = 64 * 2**20
 LARGEST_JSON = 2**20
 LONGEST_NAME = 200
-FILES = ("run.json", "summary.json", "requests.parquet", "steps.parquet", ENGINE_LOG, POLICY_FILE)
+FILES = ("run.json", "summary.json", "requests.parquet", "steps.parquet", DIGESTS, ENGINE_LOG, POLICY_FILE)
 UNFINISHED = "did not finish: `bench recover` it first"
 
 

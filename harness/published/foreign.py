@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from harness.core.apart import reading
 from harness.core.errors import UserError
 from harness.core.text import one_line
 
@@ -134,6 +135,7 @@ class Fields:
 
 def read_document(path: Path) -> Any:
     """The JSON or YAML in a file; UserError where it cannot be read, is too large, or was cut short."""
+    reading(path)
     try:
         # A pipe would be waited for.
         if not stat.S_ISREG(os.stat(path).st_mode):

@@ -13,6 +13,8 @@ from harness.published.bounds import outside_spec
 from harness.published.tables import RunTables
 from harness.runs.run import Run, load_run
 from harness.runs.step_log import ENGINE_LOG
+from harness.runs.tables import DIGESTS
+from harness.runs.thin import other_than_told
 from policies.catalog import VLLM_OWN, read_policy
 
 # Sums of floats may differ in their last digits between processors.
@@ -26,6 +28,8 @@ def first_difference(run: Run, tables: RunTables, whole: bool = False) -> str | 
     What the run does not know (it is older than a metric, a check) is a difference only where it is to be `whole`.
     """
     if why := outside_spec(run, tables):
+        return why
+    if (run.path / DIGESTS).is_file() and (why := other_than_told(run.path, run.path)):
         return why
     requests, steps, measured = tables.requests, tables.steps, tables.measured
     evidence = Evidence(run.spec, run.manifest, requests, steps, measured, run.path / ENGINE_LOG)

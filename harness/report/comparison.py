@@ -111,6 +111,7 @@ def compare_runs(
     unranked = unranked or unequal_work(tables, pairs)
     reason = unranked.reason if unranked else None
     counted, dependence = _counted_pairs(pairs, [left for left, _ in tables])
+    del tables
     common = common_alpha([*a, *b], alpha)
     rules, named_late = _headline_rules([*a, *b], rules or Rules())
     equals = pairing.equals

@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.measure.verdict import worst
 from harness.report.arms import arms_of
+from harness.report.words import steady_name
 from harness.runs.run import Run
 
 AXES = {"rate": "requests/s offered", "concurrency": "requests in flight"}
@@ -50,10 +51,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A policy's points by ascending load; `axis` is what the load counts, a key of AXES."""
+    """A policy's points by ascending load; `axis` is what the load counts, a key of AXES.
+
+    Where all runs are closed loops that tell them, values are `steady`: start and end left out.
+    """
 
     axis: str
     points: tuple[Point, ...]
+    steady: bool = False
 
     @property
     def first(self) -> Run:
@@ -88,6 +93,7 @@ class Curve:
             "policy": spec.label,
             "kind": self.first.kind,
             "axis": self.axis,
+            "steady": self.steady,
             "points": [
                 {"load": point.load, "repeats": len(point.runs), "level": point.level, "values": point.values}
                 for point in self.points
@@ -123,16 +129,24 @@ def curves_of(runs: Sequence[Run]) -> list[Curve]:
         key = f"{arm[0].kind} {family} {json.dumps(settings, sort_keys=True)}"
         axes[key] = axis
         groups.setdefault(key, {}).setdefault(load, []).extend(arm)
-    return [
-        Curve(axes[key], tuple(_point(load, loads[load]) for load in sorted(loads)))
-        for key, loads in groups.items()
-        if len(loads) > 1
-    ]
+    return [_curve(axes[key], loads) for key, loads in groups.items() if len(loads) > 1]
 
 
-def _point(load: float, runs: Sequence[Run]) -> Point:
+def _curve(axis: str, loads: dict[float, list[Run]]) -> Curve:
+    runs = [run for some in loads.values() for run in some]
+    steady = axis == "concurrency" and all(_value(run, "e2el_s_steady", "mean") is not None for run in runs)
+    return Curve(axis, tuple(_point(load, loads[load], steady) for load in sorted(loads)), steady)
+
+
+def _value(run: Run, metric: str, key: str) -> float | None:
+    value = run.summary.get("metrics", {}).get(metric, {}).get(key)
+    return None if value is None else float(value)
+
+
+def _point(load: float, runs: Sequence[Run], steady: bool) -> Point:
     values: dict[str, float | None] = {}
     for metric, key in VALUES:
-        told = [run.summary.get("metrics", {}).get(metric, {}).get(key) for run in runs]
-        values[f"{metric}.{key}"] = None if None in told else sum(told) / len(told)
+        told = [_value(run, steady_name(metric) if steady else metric, key) for run in runs]
+        known = [value for value in told if value is not None]
+        values[f"{metric}.{key}"] = sum(known) / len(known) if len(known) == len(runs) else None
     return Point(load, tuple(runs), values, worst(run.level for run in runs))

@@ -33,7 +33,8 @@ def curve_table(curves: Sequence[Curve]) -> RenderableType:
 
     axis = curves[0].axis
     kinds = " and ".join(sorted({kind_words(curve.first) for curve in curves}))
-    table = Table(title=f"{kinds}, by {AXES[axis]}", box=None, pad_edge=False, header_style="bold")
+    steady = "; start and end left out" if all(curve.steady for curve in curves) else ""
+    table = Table(title=f"{kinds}, by {AXES[axis]}{steady}", box=None, pad_edge=False, header_style="bold")
     table.title_justify = "left"
     table.add_column("policy", overflow="fold")
     table.add_column(axis, justify="right", no_wrap=True)

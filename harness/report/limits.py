@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from harness.core.errors import UserError
 from harness.core.text import nearest, shown
 from harness.measure.statistics import PERCENTILES, enough
+from harness.report.words import steady_name
 from harness.runs.run import Run
 
 METRICS = ("ttft", "ttft_from_sent", "tpot", "itl", "e2el")
@@ -33,8 +34,15 @@ class Limit:
         return f"{self.metric.removesuffix('_s')}_{self.key}"
 
     def value_of(self, run: Run) -> float | None:
-        """What the run has there, s; None where it has too few requests to tell."""
-        value = run.summary.get("metrics", {}).get(self.metric, {}).get(self.key)
+        """What the run has there, s; None where it has too few requests to tell.
+
+        Of a closed loop that tells it, without its start and end.
+        """
+        metrics = run.summary.get("metrics", {})
+        value = metrics.get(self.metric, {}).get(self.key)
+        if run.spec.arrival.startswith("closed:"):
+            steady = metrics.get(steady_name(self.metric), {}).get(self.key)
+            value = value if steady is None else steady
         return None if value is None else float(value)
 
     def least_requests(self) -> int:

@@ -82,7 +82,10 @@ class Matrix:
 
 
 def by_load(folders: Sequence[Sequence[Run]]) -> list[list[list[Run]]]:
-    """The folders again for every load (what a spec says besides the policy), each with the runs under that load."""
+    """One folder again for every load (what a spec says besides the policy); several as they are."""
+    if len(folders) > 1:
+        # What else two folders may differ in is what they are held against each other for.
+        return [[list(runs) for runs in folders]]
     loads = list(dict.fromkeys(_load_key(run) for runs in folders for run in runs))
     return [[[run for run in runs if _load_key(run) == load] for runs in folders] for load in loads]
 

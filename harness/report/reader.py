@@ -55,7 +55,10 @@ class RunReader:
 
         def measure_run() -> tuple[Measured, Estimates]:
             spec = dataclasses.replace(run.spec, alpha=alpha)
-            return measure(self.requests(run), run.steps(), spec, is_closed_loop(spec)), {}
+            measured = measure(self.requests(run), run.steps(), spec, is_closed_loop(spec))
+            # A million rows twice would be a quarter of a gigabyte.
+            self._tables.pop(run.path, None)
+            return measured, {}
 
         return self._remembered(self._measured, (run.path, alpha), measure_run)
 

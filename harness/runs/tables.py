@@ -19,6 +19,8 @@ from harness.core.sizes import MOST_REQUESTS, MOST_STEPS, MOST_TABLE_BYTES
 from harness.measure.columns import LONGEST_S
 
 TABLES = {"requests": REQUESTS, "steps": STEPS}
+# Of a run whose tables are made again when they are wanted: what they hold (thin.py).
+DIGESTS = "tables.json"
 
 # Made once: making one looks for a package that is not there.
 _LONGEST = pa.scalar(LONGEST_S)
@@ -50,6 +52,8 @@ def read_table(directory: Path, name: str, columns: Collection[str] | None = Non
     except MemoryError:
         raise
     except FileNotFoundError:
+        if (directory / DIGESTS).is_file():
+            raise UserError(f"{path}: not kept here: `bench expand {directory}` makes it again") from None
         raise UserError(f"{path}: not there, so nothing can be computed from this run: run again") from None
     # A name that is no text is as much damage as what Arrow itself finds.
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:

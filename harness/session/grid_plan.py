@@ -151,7 +151,8 @@ def _pairs(
 
 def _options(point: Point, policies: tuple[str, ...], chosen: dict[tuple[Any, ...], str]) -> RunOptions:
     """The options of a point with its engine chosen; the machine is asked once about each GPU."""
-    given = dict(point.values) | ({"policy": list(policies)} if policies else {})
+    # The count of a grid's cells is that of its file: nothing is repeated there that the file does not repeat.
+    given = {"repeat": 1} | dict(point.values) | ({"policy": list(policies)} if policies else {})
     options = read_options(given)
     key = (options.engine, options.gpus, options.urls, options.arms, options.engine_python)
     if key not in chosen:

@@ -11,6 +11,8 @@ from harness.core.errors import RunFailed, UserError
 from harness.core.text import spelled
 from harness.engines.policy_cases import COSTS
 from harness.engines.policy_check import Tried, hold_against_vllm, try_policy
+from harness.engines.serving.environments import examine
+from harness.engines.serving.scheduler_process import SchedulerProcess
 from harness.session.confined import Confines, confined
 from policies import options
 from policies.own import template
@@ -56,7 +58,7 @@ def named(text: str) -> tuple[PolicyFile, dict[str, str]]:
     return file, given
 
 
-def check_policy(text: str, cases: int, python: Callable[[], Path | None], waits: Callable[[float], None]) -> Trial:
+def check_policy(text: str, cases: int, python: Callable[[], Path | None]) -> Trial:
     """Tries a policy on the virtual engine, and on vLLM's scheduler where `python` gives one that has it.
 
     PolicyError or UserError where the file holds no policy.
@@ -73,5 +75,9 @@ def check_policy(text: str, cases: int, python: Callable[[], Path | None], waits
     engine = python()
     if engine is None:
         return Trial(name, tried, "", ())
-    version, problems = hold_against_vllm(file, given, tried, max(1, cases // 3), engine, waits)
-    return Trial(name, tried, version, tuple(problems))
+    process = SchedulerProcess(examine(engine).python)
+    try:
+        problems = hold_against_vllm(file, given, tried, max(1, cases // 3), process)
+        return Trial(name, tried, process.version, tuple(problems))
+    finally:
+        process.close()

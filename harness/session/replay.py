@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,6 +36,9 @@ MOST_REQUESTS = 4_000_000
 # What run.json says of a run besides its tables, and the verdict builds on.
 TOLD = ("verdict.level", "verdict.reasons", "provenance.cost_model", "provenance.trace_digest")
 
+Task = TypeVar("Task")
+Done = TypeVar("Done")
+
 
 class NotHereError(UserError):
     """What a run needs is not at hand; the line says what."""
@@ -60,10 +63,14 @@ def replays(runs: Sequence[PublishedRun], jobs: int | None = None, trust: bool =
 
     Those under policies of their authors' own only where the user says to `trust` them, each in a process of its own.
     """
-    tasks = [(published.where, published.run.path.absolute(), trust) for published in runs]
+    yield from on_all_cores(_task, [(one.where, one.run.path.absolute(), trust) for one in runs], jobs)
+
+
+def on_all_cores(task: Callable[[Task], Done], tasks: Sequence[Task], jobs: int | None = None) -> Iterator[Done]:
+    """What a task gives for each, in their order, by so many processes; in this one where they are few."""
     jobs = min(jobs or cores(), max(1, len(tasks) // WORTHWHILE))
     if jobs == 1:
-        yield from map(_task, tasks)
+        yield from map(task, tasks)
         return
     import multiprocessing
     import signal
@@ -72,7 +79,7 @@ def replays(runs: Sequence[PublishedRun], jobs: int | None = None, trust: bool =
     # Not forked: pyarrow has threads. Ctrl-C is the first process's to see.
     context, ignore = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_IGN)
     with ProcessPoolExecutor(jobs, context, signal.signal, ignore) as pool:
-        yield from pool.map(_task, tasks, chunksize=4)
+        yield from pool.map(task, tasks, chunksize=4)
 
 
 def _task(task: tuple[str, Path, bool]) -> Replayed:
@@ -103,9 +110,9 @@ def replay(published: Run) -> str | None:
     Times and counts are held to be equal exactly, what a policy computed within TOLERANCE; a column that came after the
     run is passed over. Of an interrupted run only what it has is compared. NotHereError where it cannot be run here.
     """
-    spec = _with_costs(published)
+    spec = with_costs(published)
     try:
-        _refuse(published)
+        refuse(published)
         requests, steps = published.requests(), published.steps()
         end_s = 0.0 if steps is None else steps["t_s"][-1].as_py() + steps["duration_s"][-1].as_py()
         last = Status(0, 0.0, 0)
@@ -119,7 +126,7 @@ def replay(published: Run) -> str | None:
             return last.finished > len(requests) and last.now_s > end_s
 
         with tempfile.TemporaryDirectory(prefix="bench-replay-") as place:
-            made = run(prepare(spec, _engine_of(published)), Path(place), (), progress, beyond)
+            made = run(prepare(spec, engine_of(published)), Path(place), (), progress, beyond)
             why = _differs(published, made)
     except (NotHereError, RunFailed):
         raise
@@ -136,7 +143,7 @@ def replay(published: Run) -> str | None:
     return why and f"{why}: edited, or from when bench decided otherwise (commit {commit!a}): run again, publish that"
 
 
-def _with_costs(published: Run) -> RunSpec:
+def with_costs(published: Run) -> RunSpec:
     """The run's spec; the cost model of an `auto` is what it was at the time, which its provenance tells."""
     spec = published.spec
     known = published.manifest["provenance"].get("cost_model")
@@ -146,7 +153,7 @@ def _with_costs(published: Run) -> RunSpec:
     return spec
 
 
-def _engine_of(published: Run) -> MakeEngine:
+def engine_of(published: Run) -> MakeEngine:
     """What makes the engine of a virtual run again."""
     spec = published.spec
     if spec.engine == "tokenstep":
@@ -160,7 +167,7 @@ def _engine_of(published: Run) -> MakeEngine:
     return simulated_on({spec.gpu: ProfileFile(published.profile, spec.gpu, spec.profile)}, policies)
 
 
-def _refuse(published: Run) -> None:
+def refuse(published: Run) -> None:
     """NotHereError where the spec names what the project does not bring."""
     spec, profile = published.spec, published.profile
     if is_elsewhere(spec.workload):

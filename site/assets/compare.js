@@ -68,7 +68,7 @@
 
   function tableLink(one) {
     const found = document.createElement("a");
-    found.href = `index.html#b-${one.id}`;
+    found.href = `boards/${one.id}.html`;
     found.textContent = one.name;
     return found;
   }

@@ -1,7 +1,7 @@
 // The map's lines for another load or other requests: which way of batching wins, from the loads where both are equal.
 "use strict";
 (() => {
-  const form = document.getElementById("load");
+  const form = document.querySelector("[data-map]");
   const data = JSON.parse(document.getElementById("crossover-data").textContent);
   const fields = [...form.querySelectorAll("select")];
 
@@ -15,7 +15,7 @@
         ...equal[size].map((one) => ((one !== null && one < running) === exclusive ? bandwidth : null)), null]);
     }
     script.textContent = JSON.stringify(chart);
-    const note = document.querySelector("#map figcaption p");
+    const note = document.querySelector("#map figcaption .note");
     note.textContent = note.textContent.replace(/\d+ total tokens a request, \d+ running/, `${size} total tokens a request, ${running} running`);
     window.benchCharts?.redraw("map");
   }

@@ -1,6 +1,9 @@
 // Filters and sorting. What is chosen stands in the URL, so that a link shows what its sender saw.
 "use strict";
 (() => {
+  // An address of before: a table of the first page has a page of its own now.
+  const moved = /^#b-([0-9a-f]{10})$/.exec(location.hash);
+  if (moved && !document.getElementById(`b-${moved[1]}`)) location.replace(`${document.body.dataset.root ?? ""}boards/${moved[1]}.html`);
   const boards = [...document.querySelectorAll(".board")];
   const form = document.getElementById("filters");
   const OTHER = { asc: "desc", desc: "asc" };
@@ -67,21 +70,7 @@
       }
       const none = document.getElementById("none");
       if (none) none.hidden = shown > 0;
-      document.getElementById("shown").textContent = `${shown} of ${boards.length} tables shown`;
-    }
-    for (const row of document.querySelectorAll("#glance tbody tr")) {
-      const answers = [...row.querySelectorAll("[data-of]")];
-      for (const one of answers) one.hidden = document.getElementById(`b-${one.dataset.of}`).hidden;
-      row.hidden = answers.every((one) => one.hidden);
-    }
-    // Columns without an answer only push the others aside.
-    const glance = document.getElementById("glance");
-    if (glance) {
-      for (let i = 1; i < glance.tHead.rows[0].cells.length; i++) {
-        const column = [...glance.rows].map((row) => row.cells[i]);
-        const used = column.some((cell) => !cell.parentElement.hidden && cell.querySelector("[data-of]:not([hidden])"));
-        for (const cell of column) cell.hidden = !used;
-      }
+      document.getElementById("shown").textContent = `${shown} of ${boards.length} shown`;
     }
     window.benchCharts?.redraw("pareto");
     const [key, direction] = (params.get("sort") ?? "").split("-");
@@ -123,7 +112,34 @@
     });
   }
   addEventListener("popstate", show);
-  // On paper nothing can be opened.
-  addEventListener("beforeprint", () => { for (const one of document.querySelectorAll("details")) one.open = true; });
+  // On paper nothing can be opened; the numbers of a chart stay behind it, since the chart is drawn.
+  addEventListener("beforeprint", () => { for (const one of document.querySelectorAll("details:not(.numbers)")) one.open = true; });
+
+  // A table as CSV: what its cells say, small print in columns of its own left out.
+  function csv(table) {
+    const cells = (row) => [...row.cells].map((cell) => {
+      const copy = cell.cloneNode(true);
+      for (const one of copy.querySelectorAll("small, svg")) one.remove();
+      const text = (cell.dataset.value || copy.textContent).trim().replace(/\s+/g, " ");
+      const safe = /^[=+@\t]|^-(?![\d.])/.test(text) ? `'${text}` : text;
+      return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    });
+    return [...table.rows].filter((row) => !row.hidden).map((row) => cells(row).join(",")).join("\n") + "\n";
+  }
+  for (const table of document.querySelectorAll(".scroll > table:not(.plain)")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "csv";
+    button.textContent = "CSV";
+    button.setAttribute("aria-label", `${table.parentElement.getAttribute("aria-label") ?? "This table"} as CSV`);
+    table.parentElement.after(button);
+    button.addEventListener("click", () => {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([csv(table)], { type: "text/csv" }));
+      link.download = `${document.title}.csv`.toLowerCase().replace(/[^a-z0-9.]+/g, "-");
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    });
+  }
   show();
 })();

@@ -42,7 +42,7 @@ def test_runs_land_beside_the_profile_that_they_are_of(
     bench: Bench, tmp_path: Path, profile: Path, asked: tuple[str, ...]
 ) -> None:
     # The last step of `make demo-vllm`, on engines that are done in a moment.
-    done = bench("run", "--gpu", "./cpu-tiny.toml", *LOAD, *asked, "--out", ".")
+    done = bench("run", "--gpu", "./cpu-tiny.toml", *LOAD, *asked, "--repeat", "1", "--out", ".")
     assert done.code == 0, done.err
     runs = [load_run(path) for path in find_runs(tmp_path)]
     assert len(runs) == 3

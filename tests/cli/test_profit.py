@@ -16,7 +16,7 @@ PRICES = ("--price-in", "0.1/M", "--price-out", "0.4/M", "--gpu-hour", "1.5")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, Path]:
     directory = tmp_path_factory.mktemp("profit")
     bench = bench_in(directory)
-    done = bench(*RUN, "--policy", "v1,eb:k=8", "--alpha", "100", "--out", "runs")
+    done = bench(*RUN, "--policy", "v1,eb:k=8", "--alpha", "100", "--repeat", "1", "--out", "runs")
     assert done.code == 0, done.err
     assert "gaps, tokens" in done.out
     assert "> 100" in done.out

@@ -38,7 +38,7 @@ def test_a_run_as_it_was_written_is_what_its_tables_give(bench: Bench, run: Path
         ("summary.json", lambda one: one["metrics"]["ttft_s"].update(p99=0.001), "summary.metrics.ttft_s.p99 is 0.001"),
         ("summary.json", lambda one: one["metrics"].pop("itl_s"), "summary.metrics lacks itl_s"),
         ("summary.json", lambda one: one["metrics"].update(mine={"value": 1, "unit": ""}), "summary.metrics.mine"),
-        ("run.json", lambda one: one["verdict"].update(level="DEGRADED"), "verdict.level is DEGRADED"),
+        ("run.json", lambda one: one["verdict"].update(level="INVALID"), "verdict.level is INVALID"),
         ("run.json", lambda one: one["counts"].update(failed=3), "counts.failed is 3, the tables give 0"),
         ("run.json", lambda one: one["spec"].update(slots=7), "its spec does not match its digest"),
         ("run.json", lambda one: one.update(schema=99), "has schema 99"),

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.engines.policy_check import hold_against_vllm, try_policy
+from harness.engines.serving.scheduler_process import SchedulerProcess
 from harness.runs.step_log import read_step_log
 from harness.simulate.batch import BatchLoop
 from harness.simulate.limits import EngineLimits
@@ -36,26 +38,35 @@ PROMPTS, OUTPUTS = RNG.integers(1, 150, 100), RNG.integers(1, 60, 100)
 pytestmark = pytest.mark.timeout(1800)
 
 
+@pytest.fixture(scope="module")
+def process(engine_python: str) -> Iterator[SchedulerProcess]:
+    """vLLM's scheduler, started once."""
+    process = SchedulerProcess(Path(engine_python))
+    yield process
+    process.close()
+
+
 @pytest.mark.parametrize(
     "given",
     [{}, {"ordered": "true"}, {"timed": "true"}, {"timed": "true", "ordered": "true", "salt": "7"}],
     ids=["plain", "ordered", "timed", "both"],
 )
-def test_vllms_scheduler_makes_the_virtual_engines_steps(engine_python: str, given: dict[str, str]) -> None:
-    cases = max(8, TRACES // 2)
+def test_vllms_scheduler_makes_the_virtual_engines_steps(process: SchedulerProcess, given: dict[str, str]) -> None:
+    cases = max(6, TRACES // 4)
     tried = try_policy((FILE, given, cases))
     assert tried.problems == ()
     assert tried.step_count > 100 * cases
     assert tried.preemptions > 10
-    version, problems = hold_against_vllm(FILE, given, tried, cases, Path(engine_python), lambda _: None)
-    print(f"\nvLLM {version}, {given}: {cases} traces, {tried.step_count:,} steps, {tried.preemptions} preemptions")
-    assert problems == []
+    assert hold_against_vllm(FILE, given, tried, cases, process) == []
+    print(
+        f"\nvLLM {process.version}, {given}: {cases} traces, {tried.step_count:,} steps, {tried.preemptions} preempted"
+    )
 
 
-def test_the_template_too(engine_python: str) -> None:
-    tried = try_policy((TEMPLATE, {}, 12))
+def test_the_template_too(process: SchedulerProcess) -> None:
+    tried = try_policy((TEMPLATE, {}, 6))
     assert tried.problems == ()
-    assert hold_against_vllm(TEMPLATE, {}, tried, 12, Path(engine_python), lambda _: None)[1] == []
+    assert hold_against_vllm(TEMPLATE, {}, tried, 6, process) == []
 
 
 def test_real_vllm_makes_the_virtual_engines_steps(engine_python: str, tmp_path: Path) -> None:

@@ -40,9 +40,9 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """` (did you mean X?)`, or nothing where no known word is near."""
+    """` (did you mean X?)`, or nothing where no known word is near; what a file knows may hold anything."""
     near = nearest(word, known)
-    return f" (did you mean {near}?)" if near else ""
+    return f" (did you mean {spelled(near, 60)}?)" if near else ""
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:

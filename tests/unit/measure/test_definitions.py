@@ -120,6 +120,10 @@ def test_a_closed_loop_of_one_is_steady_all_along() -> None:
     ]
     window = summary(rows, closed=True)["window"]
     assert (window["start_s"], window["end_s"]) == (0.0, 10.0)
+    # Where nobody knows when its slot became free it is in flight from its send.
+    rows[0]["due_s"] = None
+    window = summary(rows, closed=True)["window"]
+    assert (window["start_s"], window["end_s"]) == (0.01, 10.0)
 
 
 def test_gaps_of_a_virtual_run_follow_from_the_steps() -> None:

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from harness.pages.answers import GAIN, KEEP, NOTHING, answer_of, ranks_of, twins_of
 from harness.pages.boards import Board, MetricMean, board_key
-from harness.pages.glance import Glance, GlanceAnswer, glance
-from harness.pages.index import superseded
+from harness.pages.front import superseded
 from harness.pages.numbers import load_words
 from harness.pages.pareto import ParetoPoint, pareto_chart, with_front
 from harness.pages.reported import ReportedChange, reported_changes
 from harness.pages.site import Site
+from harness.pages.traffic import BUSY, LIGHT, SATURATED, load_of
 from harness.runs.run import gpu_name
 from harness.runs.schema import KINDS
 from tests.support.runfactory import SPEC, toy_run, write_run
@@ -100,48 +101,96 @@ def test_what_is_as_it_is_by_default_does_not_make_a_board_so_ids_stay_when_spec
     assert not {"policy", "repeat", "seed", "sessions", "think_s", "prefix_caching"} & key.keys()
 
 
-def answers(found: Glance, gpu: str) -> list[GlanceAnswer]:
-    return [one for line in found.rows for one in line.answers.get(gpu, [])]
-
-
-def test_at_a_glance_stands_the_largest_gain_that_was_shown(tmp_path: Path) -> None:
-    for policy, speed in (("v1", 1.0), ("v0", 1.5), ("eb", 2.0), ("sjf", 0.5)):
+def write_three(results: Path, speeds: dict[str, float], **more: Any) -> None:
+    for policy, speed in speeds.items():
         for repeat in range(3):
-            write_arm(tmp_path / "results", policy, speed, seed=repeat, repeat=repeat)
-    write_arm(tmp_path / "results", "v1", gpu="h200")
-    write_arm(tmp_path / "results", "v0", 0.9, gpu="h200")
-    write_arm(tmp_path / "results", "v1", gpu="alone")
-    found = glance(site(tmp_path).boards)
-    assert found.gpus == ("h200", "l40s")
-    (one,) = answers(found, "l40s")
-    assert one.best is not None
-    assert (one.best.policy, one.load) == ("eb", "8 in flight")
-    assert one.gain.ratio == pytest.approx(2, rel=0.02)
-    assert one.price is not None
-    assert one.price.ratio == pytest.approx(0.5, rel=0.02)
-    (none,) = answers(found, "h200")
-    assert (none.best, none.price) == (None, None)
+            write_arm(results, policy, speed, seed=repeat, repeat=repeat, **more)
 
 
-def test_with_an_slo_the_gain_is_in_goodput(tmp_path: Path) -> None:
+def test_the_answer_is_the_largest_gain_that_was_shown(tmp_path: Path) -> None:
+    write_three(tmp_path / "results", {"v1": 1.0, "v0": 1.5, "eb": 2.0, "sjf": 0.5})
+    answer = answer_of(only_board(site(tmp_path)))
+    assert (answer.tone, [arm.policy for arm in answer.arms], answer.tried) == (GAIN, ["eb"], 3)
+    assert answer.change is not None
+    assert answer.change.ratio == pytest.approx(2, rel=0.02)
+    first, *rest = answer.sentences
+    assert first.startswith("Take eb: +")
+    assert "the best of 3 that were tried (p " in first
+    assert "TTFT mean -5" in " ".join(rest)
+
+
+def test_where_nothing_gains_the_baseline_is_kept_and_the_dearest_named(tmp_path: Path) -> None:
+    write_three(tmp_path / "results", {"v1": 1.0, "v0": 0.9, "eb": 0.5})
+    answer = answer_of(only_board(site(tmp_path)))
+    assert (answer.tone, answer.short) == (KEEP, "keep v1")
+    assert answer.sentences[0] == "Keep v1: none of 2 others was shown to be better in output tok/s."
+    assert answer.sentences[1].startswith("eb costs most: -5")
+
+
+def test_with_limits_the_answer_is_in_goodput(tmp_path: Path) -> None:
     # Twice as fast, and what v1 serves within its limit eb serves as well: its gain is in answers that met it.
-    for policy, speed in (("v1", 1.0), ("eb", 2.0)):
-        for repeat in range(3):
-            limits = {"slo": {"e2el_s": 0.12}, "seed": repeat, "repeat": repeat}
-            write_arm(tmp_path / "results", policy, speed, **limits)
-    (one,) = answers(glance(site(tmp_path).boards), "l40s")
-    assert one.metric == "goodput"
-    assert one.best is not None
-    assert one.gain == one.best.changes["goodput"]
-    assert (one.gain.ratio or 0) > 2.2
+    write_three(tmp_path / "results", {"v1": 1.0, "eb": 2.0}, slo={"e2el_s": 0.12})
+    answer = answer_of(only_board(site(tmp_path)))
+    assert (answer.metric.removesuffix("_steady"), answer.tone) == ("goodput", GAIN)
+    assert answer.change == answer.arms[0].changes[answer.metric]
+    assert answer.change is not None
+    assert (answer.change.ratio or 0) > 2.2
 
 
-def test_the_token_budget_is_told_where_slots_do_not_tell_boards_apart(tmp_path: Path) -> None:
-    for budget in (2048, 4096):
-        for policy in ("v1", "eb"):
-            write_arm(tmp_path / "results", policy, token_budget=budget)
-    loads = [one.load for one in answers(glance(site(tmp_path).boards), "l40s")]
-    assert sorted(loads) == ["8 in flight, B\u00a02048", "8 in flight, B\u00a04096"]
+def test_what_nobody_can_deploy_is_said_beside_the_answer(tmp_path: Path) -> None:
+    write_three(tmp_path / "results", {"v1": 1.0})
+    write_three(tmp_path / "results", {"sjf": 2.0}, lengths="oracle")
+    answer = answer_of(only_board(site(tmp_path)))
+    assert answer.tone == KEEP
+    assert answer.beyond is not None
+    assert "knew every output length" in answer.sentences[-1]
+
+
+def test_identical_arms_share_a_place_and_an_answer(tmp_path: Path) -> None:
+    write_three(tmp_path / "results", {"v1": 1.0, "eb": 2.0, "ebplus": 2.0, "stock": 1.0})
+    board = only_board(site(tmp_path))
+    assert [arm.policy for arm in answer_of(board).arms] == ["eb", "ebplus"]
+    assert answer_of(board).short.startswith("eb or ebplus +")
+    by_policy = {arm.policy: arm.first.id for arm in board.arms}
+    ranks = ranks_of(board)
+    assert [ranks[by_policy[one]] for one in ("eb", "ebplus", "stock", "v1")] == [1, 1, 3, 3]
+    assert twins_of(board) == {by_policy["ebplus"]: "eb", by_policy["stock"]: "v1"}
+
+
+@pytest.mark.parametrize(
+    ("policies", "status", "short"),
+    [
+        (("v1",), "complete", "one policy"),
+        (("eb", "ebplus"), "complete", "no baseline"),
+        (("v1", "eb"), "failed", "INVALID"),
+    ],
+)
+def test_without_a_comparison_the_answer_says_why(
+    tmp_path: Path, policies: tuple[str, ...], status: str, short: str
+) -> None:
+    for policy in policies:
+        write_arm(tmp_path / "results", policy, status=status)
+    answer = answer_of(only_board(site(tmp_path)))
+    assert (answer.tone, answer.short, len(answer.sentences)) == (NOTHING, short, 1)
+
+
+@pytest.mark.parametrize(
+    ("arrival", "slots", "running", "waiting", "load"),
+    [
+        ("poisson:rate=9.0", 64, 8, 0, LIGHT),
+        ("poisson:rate=9.0", 16, 8, 0, BUSY),
+        ("poisson:rate=9.0", 64, 8, 1, SATURATED),
+        ("closed:concurrency=8", 1024, 8, 0, LIGHT),
+    ],
+)
+def test_the_load_is_what_the_steps_of_the_baseline_held(
+    tmp_path: Path, arrival: str, slots: int, running: int, waiting: int, load: str
+) -> None:
+    requests, steps = toy_run(n=60)
+    steps = [{**one, "running": running, "waiting": waiting} for one in steps]
+    spec = dataclasses.replace(SPEC, policy="v1", arrival=arrival, slots=slots)
+    write_run(tmp_path / "results", requests, steps, spec=spec)
+    assert load_of(only_board(site(tmp_path))) == load
 
 
 def test_one_repeats_gain_is_not_held_against_the_mean_of_three(tmp_path: Path) -> None:
@@ -150,9 +199,8 @@ def test_one_repeats_gain_is_not_held_against_the_mean_of_three(tmp_path: Path) 
             write_arm(tmp_path / "results", policy, speed, seed=repeat, repeat=repeat, degraded=("a cost was assumed",))
     found = site(tmp_path)
     assert policies(only_board(found)) == ["eb", "v0", "v1"]
-    (one,) = answers(glance(found.boards), "l40s")
-    assert one.best is not None
-    assert (one.best.policy, one.level) == ("v0", "DEGRADED")
+    one = answer_of(only_board(found))
+    assert ([arm.policy for arm in one.arms], one.level) == (["v0"], "DEGRADED")
     assert any("1 of 3 and 1 repeats" in note for note in only_board(found).arms[0].notes)
 
 

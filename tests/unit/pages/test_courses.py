@@ -1,4 +1,4 @@
-"""The latency and drift pages: percentiles of arms, and the course of a run whose traffic changed."""
+"""Distributions and courses on a board's page: percentiles of arms, and what became of traffic that changed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.pages import drift, latency
-from harness.pages.facets import is_drift, pages_of
+from harness.pages import courses, latency
 from harness.published.detail import QUANTILES, STRETCHES
 from tests.support.runfactory import SPEC, toy_run, write_run, write_toy
 from tests.support.sitefactory import only_board, site_of
@@ -47,7 +46,7 @@ def test_latency_charts_carry_the_slo_and_the_kind(tmp_path: Path) -> None:
     found = {one.id: one for one in latency.charts_of(board)}
     assert set(found) == {"ttft_s", "tpot_s", "itl_s", "e2el_s"}
     line = found["ttft_s"].series[-1]
-    assert (list(line.x), line.name) == ([0.5, 0.5], "SLO 0.5 s")
+    assert (list(line.x), line.name) == ([0.5, 0.5], "TTFT ≤ 500 ms")
     assert len(found["tpot_s"].series) == 1
     for one in found.values():
         assert "simulated" in one.note
@@ -64,22 +63,31 @@ def test_the_traffics_phases_begin_when_their_first_request_is_sent(tmp_path: Pa
     marks = entry.detail["marks"]
     assert [one["name"] for one in marks] == ["<b>short</b>", "long"]
     assert [one["t_s"] for one in marks] == pytest.approx([sent[0], sent[120]], rel=1e-5)
-    # Plotly reads HTML in annotations; a name is none.
-    names = [one["text"] for one in drift.marked(board.arms[0])["annotations"]]
-    assert names == ["&lt;b&gt;short&lt;/b&gt;", "long"]
+    assert [name for _, name in courses.marks_of(board.arms[0])] == ["<b>short</b>", "long"]
 
 
-def test_only_drifting_traffic_has_a_drift_page(tmp_path: Path) -> None:
-    drifting(tmp_path / "results" / "drift")
-    write_toy(tmp_path / "results" / "steady", policy="v1")
-    found = {
-        one.first.run.spec.workload.partition(":")[0]: one
-        for one in site_of(tmp_path / "results", tmp_path / "kept").boards
-    }
-    assert is_drift(found["drift"])
-    assert not is_drift(found["synthetic"])
-    assert [label for label, _ in pages_of(found["drift"])] == ["Latency", "Frontier", "Drift"]
-    assert "Drift" not in dict(pages_of(found["synthetic"]))
+def test_modes_are_drawn_as_places_of_an_axis_with_words(tmp_path: Path) -> None:
+    requests, steps = toy_run()
+    steps = [{**one, "policy_mode": "EB" if place % 2 else "MB", "policy_k": 3} for place, one in enumerate(steps)]
+    write_run(tmp_path / "results", requests, steps, spec=dataclasses.replace(SPEC, policy="ebplus"))
+    board = only_board(site_of(tmp_path / "results", tmp_path / "kept"))
+    found = {one.id: one for one in courses.threshold_charts(board)}
+    assert set(found) == {"over-k", "over-mode"}
+    assert found["over-mode"].y_words == ("EB", "MB")
+    drawn = found["over-mode"].series[0].y
+    told = [row[1] for row in found["over-mode"].rows]
+    assert [None if place is None else found["over-mode"].y_words[place] for place in drawn] == told
+    assert {row[1] for row in found["over-k"].rows} <= {3, None}
+
+
+def test_the_steps_of_a_stretch_share_its_time(tmp_path: Path) -> None:
+    drifting(tmp_path / "results")
+    board = only_board(site_of(tmp_path / "results", tmp_path / "kept"))
+    (lane,) = courses.lanes(board)
+    assert [name for _, name in lane.marks] == ["<b>short</b>", "long"]
+    for _, *shares in lane.rows:
+        known = [share for share in shares if share is not None]
+        assert not known or sum(known) == pytest.approx(100, abs=0.1)
 
 
 def test_ttft_over_time_is_the_mean_of_the_requests_sent_in_each_stretch(tmp_path: Path) -> None:
@@ -94,7 +102,7 @@ def test_ttft_over_time_is_the_mean_of_the_requests_sent_in_each_stretch(tmp_pat
             assert course["ttft_s"][place] == pytest.approx((first - sent)[here].mean(), rel=1e-4)
     assert sum(one is not None for one in course["ttft_s"]) > STRETCHES // 4
     # Of the page's coarser stretches: means of numbers, the last of words.
-    assert drift._mean_or_last([1.0, None, 2.0]) == 1.5
-    assert drift._mean_or_last(["MB", "EB"]) == "EB"
-    assert drift._mean_or_last([None]) is None
-    assert len(drift.course(arm)["t_s"]) == STRETCHES // drift.TOGETHER
+    assert courses._mean_or_last([1.0, None, 2.0]) == 1.5
+    assert courses._mean_or_last(["MB", "EB"]) == "EB"
+    assert courses._mean_or_last([None]) is None
+    assert len(courses.course(arm)["t_s"]) == STRETCHES // courses.TOGETHER

@@ -199,10 +199,10 @@ def test_theta_of_less_than_a_slot_is_one_slot() -> None:
     ("text", "name"),
     [
         ("v0", "v0"),
-        ("eb:k=1", "v0"),
-        ("eb: k = 01 ", "v0"),
+        ("eb:k=1", "eb:k=1"),
+        ("eb: k = 01 ", "eb:k=1"),
         ("eb:gate=paper,k=1", "v0"),
-        ("eb:gate=forecast,k=1", "eb:gate=forecast,k=1"),
+        ("eb:gate=forecast,k=1", "eb:k=1"),
         ("v1", "v1"),
         ("fcfs", "v1"),
         ("EBplus", "ebplus"),
@@ -235,7 +235,7 @@ EVERY = {
     "update_every": "77",
     "window": "123",
     "correction": "none",
-    "gate": "forecast",
+    "gate": "paper",
     "ttft": "0.2",
     "budget": "77",
     "delta": "-1.2345678901234567e-05",
@@ -280,7 +280,7 @@ def test_what_does_nothing_with_a_fixed_k_is_refused(option: str) -> None:
 def test_different_options_are_different_policies() -> None:
     texts = ["v0", "v1", "eb", "eb:k=2", "eb:window=1", "ebplus", "ebplus:cooldown=1", "ebplus:delta=1"]
     assert len({repr(parts(made(text))) for text in texts}) == len(texts)
-    assert parts(made("v0")) == parts(made("eb:k=1"))
+    assert parts(made("v0")) == parts(made("eb:gate=paper,k=1"))
 
 
 def test_what_the_catalog_makes() -> None:

@@ -17,7 +17,7 @@ def test_defaults_are_those_of_the_spec() -> None:
         "update_every": 100,
         "window": 500,
         "correction": "first_order",
-        "gate": "paper",
+        "gate": "forecast",
     }
     assert read_options("ebplus", {}) == expected
     assert read_options("eb", {}) == {"k": None, "theta": None} | {

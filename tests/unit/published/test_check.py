@@ -53,7 +53,7 @@ def test_runs_as_bench_wrote_them_pass_wherever_one_directory_above(run: Path) -
         (lambda one: one["provenance"].update(command=["bench", "--out", "/home/me/runs"]), "put ~ in its place"),
         (lambda one: one["provenance"].update({"/Users/me": 1}), "put ~ in its place"),
         (lambda one: one["notes"].append("word " * 1000), "letters"),
-        (lambda one: one["verdict"].update(level="DEGRADED"), "bench recover"),
+        (lambda one: one["verdict"].update(level="INVALID"), "bench recover"),
         (lambda one: one["counts"].update(completed=59), "counts.completed is 59, the tables give 60"),
         (lambda one: one["verdict"]["checks"].pop(), "lacks same_engine"),
         (lambda one: one.update(started_utc="2026-01-01T00:00:00+00:00"), "move it to"),

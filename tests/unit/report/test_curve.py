@@ -86,6 +86,23 @@ def test_the_knee_is_where_throughput_over_latency_is_largest() -> None:
     assert found.to_dict()["knee"] == 8
 
 
+def test_closed_loops_that_tell_it_are_shown_without_start_and_end() -> None:
+    runs = [made("v1", f"closed:concurrency={load}", 100, 1.0) for load in (2, 4)]
+    for run in runs:
+        metrics = run.summary["metrics"]
+        metrics |= {"e2el_s_steady": {"mean": 0.5}, "output_throughput_steady": {"value": 120}}
+    (steady,) = curves_of(runs)
+    assert steady.steady
+    assert steady.points[0].values["output_throughput.value"] == 120
+    assert steady.points[0].power == 240
+    assert "start and end left out" in " ".join(rendered(curve_table([steady]), 120).split())
+    # One run that does not tell it makes all of them whole.
+    del runs[0].summary["metrics"]["e2el_s_steady"]
+    (whole,) = curves_of(runs)
+    assert not whole.steady
+    assert whole.points[1].values["output_throughput.value"] == 100
+
+
 def test_a_knee_at_an_end_is_said_to_lie_beyond() -> None:
     rising = curve((1, 10, 1), (2, 20, 1), (4, 40, 1))
     assert "at or above" in rising.knee_note

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 
 from harness.core.errors import UserError
 from harness.report.limits import Limit, parse_limits
+from harness.runs.run import Run
+from tests.support.runfactory import SPEC
 
 
 @pytest.mark.parametrize(
@@ -44,6 +49,17 @@ def test_what_is_no_limit_is_refused_in_a_line(text: str, told: str) -> None:
         parse_limits(text)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_of_a_closed_loop_a_limit_is_held_against_what_is_steady() -> None:
+    metrics = {"ttft_s": {"p95": 3.0}, "ttft_s_steady": {"p95": 0.5}}
+    (limit,) = parse_limits("ttft_p95=1")
+    for arrival, value in (("closed:concurrency=8", 0.5), ("poisson:rate=8.0", 3.0)):
+        spec = dataclasses.replace(SPEC, arrival=arrival)
+        assert limit.value_of(Run(Path("x"), {}, spec, {"metrics": metrics})) == value
+    del metrics["ttft_s_steady"]
+    spec = dataclasses.replace(SPEC, arrival="closed:concurrency=8")
+    assert limit.value_of(Run(Path("x"), {}, spec, {"metrics": metrics})) == 3.0
 
 
 @pytest.mark.parametrize(("text", "least"), [("ttft_p99=1", 100), ("ttft_p95=1", 20), ("ttft_mean=1", 1)])

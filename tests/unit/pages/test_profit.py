@@ -1,4 +1,4 @@
-"""The frontier pages: sums of the pages give the profits of `bench profit`, and only what is not INVALID is drawn."""
+"""Profits on a board's page: its sums give the profits of `bench profit`, and only what is not INVALID is drawn."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pytest
 
 from harness.measure.fairness import fairness
 from harness.measure.profit import PAPER, Prices, TokenStep, profit_money, profit_tokenstep
-from harness.pages import frontier
 from harness.pages.charts import script_json
-from harness.pages.frontier import break_evens, charts_of, inputs_of, points_of, script_data
+from harness.pages.profit import EXAMPLE_SOURCE, break_evens, charts_of, inputs_of, points_of, script_data
 from harness.published.detail import GAPS
 from harness.report.profit import profit_report
 from harness.runs.run import find_runs, load_run
@@ -87,26 +86,27 @@ def test_a_chart_and_its_table_have_the_same_numbers(tmp_path: Path) -> None:
     board = only_board(site_of(tmp_path / "results", tmp_path / "kept"))
     some = points_of(board)
     found = {one.id: one for one in charts_of(board, some, inputs_of(board, some))}
-    assert set(found) == {"profit", "violations", "money"}
+    assert set(found) == {"tokenstep", "violations", "money"}
     for one in found.values():
         drawn = [(x, y) for series in one.series for x, y in zip(series.x, series.y, strict=True)]
         assert drawn == [row[2:] for row in one.rows]
     # One path through LJF and ISJL, v1 beside it.
-    assert [len(one.x) for one in found["profit"].series] == [2, 1]
+    assert [len(one.x) for one in found["tokenstep"].series] == [2, 1]
     work = some[0].account.fairness
     assert work is not None
-    assert found["profit"].series[0].y[0] == profit_tokenstep(work, PAPER)
+    assert found["tokenstep"].series[0].y[0] == profit_tokenstep(work, PAPER)
 
 
-def test_a_price_that_nobody_told_has_no_default(tmp_path: Path) -> None:
+def test_a_price_that_nobody_told_is_an_example_and_says_so(tmp_path: Path) -> None:
     write_schedules(tmp_path / "results", gpu="unknown", model="nobody/nothing")
     board = only_board(site_of(tmp_path / "results", tmp_path / "kept"))
     some = points_of(board)
     given = {one.name: one for one in inputs_of(board, some)}
-    assert [given[name].default for name in ("in", "out", "hour")] == [None] * 3
+    assert {given[name].source for name in ("in", "out", "hour")} == {EXAMPLE_SOURCE}
     money = next(one for one in charts_of(board, some, list(given.values())) if one.id == "money")
-    assert frontier.NEEDS_PRICES in money.note
-    assert {row[3] for row in money.rows} == {None}
+    account = some[0].account
+    prices = Prices(given["in"].default / 1e6, given["out"].default / 1e6, given["hour"].default, "")
+    assert money.rows[0][3] == pytest.approx(profit_money(account, prices) / account.hours)
 
 
 def test_the_scripts_sums_are_the_accounts(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The frontier pages: what fairness costs and what throughput pays, with α as the path, at the reader's own prices."""
+"""What fairness costs and what throughput pays, with α as the path, at prices that the reader sets."""
 
 from __future__ import annotations
 
@@ -21,13 +21,10 @@ from harness.measure.profit import (
     profit_tokenstep,
     rate,
 )
-from harness.pages.board_pages import write_board, write_list
 from harness.pages.boards import Arm, Board
-from harness.pages.charts import Chart, Series, script_json
-from harness.pages.facets import has_sums, ranked_arms
+from harness.pages.charts import Chart, Series
+from harness.pages.facets import ranked_arms
 from harness.pages.numbers import is_own_profile
-from harness.pages.render import Writer
-from harness.pages.site import Site
 from harness.profiles.files import GPU_HOUR, TOKEN_PRICES
 from harness.published.detail import GAPS, fairness_of_sums
 from harness.report.prices import MILLION, profile_prices
@@ -37,17 +34,20 @@ HELD_AGAINST = 100
 BASELINE = "ljf"
 HOUR = 3600.0
 NEEDS_PRICES = "needs a price of prompt tokens, of output tokens and of a GPU hour"
+# What draws at once where nobody told a price: a million tokens and an hour, in any currency.
+EXAMPLES = {"in": 0.1, "out": 0.4, "hour": 2.0}
+EXAMPLE_SOURCE = "an example, which nobody told: enter yours"
 PAPER_SOURCE = "the constants behind the tables of arXiv 2608.02244, as far as these give them away (it prints none)"
 
 
 @dataclass(frozen=True, slots=True)
 class PriceInput:
-    """A price that the reader can change: its name in the URL, its default (None: there is none) and whose that is."""
+    """A price that the reader can change: its name in the URL, its default and whose that is."""
 
     name: str
     label: str
     unit: str
-    default: float | None
+    default: float
     source: str
     highest: float | None = None  # of the slider, None where there is none
 
@@ -63,31 +63,6 @@ class FrontierPoint:
     account: Account
     gap_sum: int
     over: tuple[int, ...]
-
-
-def write(site: Site, writer: Writer) -> None:
-    """frontier.html, which lists the boards, and frontier/BOARD.html."""
-    boards = [board for board in site.boards if has_sums(board)]
-    points = {board.id: points_of(board) for board in boards}
-    on_path = {board.id: sum(point.account.alpha is not None for point in points[board.id]) for board in boards}
-    # Boards with a path come first: they are what the page is about.
-    boards.sort(key=lambda board: on_path[board.id] < 2)
-    write_list(writer, "frontier", boards, on_path)
-    for board in boards:
-        inputs = inputs_of(board, points[board.id])
-        write_board(
-            writer,
-            "frontier",
-            board,
-            points=points[board.id],
-            inputs=inputs,
-            gaps=GAPS,
-            held_against=HELD_AGAINST,
-            charts=charts_of(board, points[board.id], inputs),
-            break_evens=break_evens(points[board.id], PAPER.tau),
-            baseline=BASELINE,
-            data=script_json(script_data(points[board.id])),
-        )
 
 
 def points_of(board: Board) -> list[FrontierPoint]:
@@ -176,7 +151,7 @@ def _work_document(point: FrontierPoint) -> dict[str, Any] | None:
 
 
 def inputs_of(board: Board, points: Sequence[FrontierPoint]) -> list[PriceInput]:
-    """The prices with their defaults and where these come from; a price that nobody told has no default."""
+    """The prices with their defaults and where these come from; where nobody told a price an example, which says so."""
     prices = profile_prices(None if is_own_profile(board.spec) else board.spec.gpu, board.spec.model)
     paying = [end.c for _, end in break_evens(points, PAPER.tau) if end is not None and end.c is not None]
     highest = 2 * max([PAPER.c, *paying])
@@ -184,7 +159,7 @@ def inputs_of(board: Board, points: Sequence[FrontierPoint]) -> list[PriceInput]
     def money(name: str, key: str, label: str, unit: str, scale: float, slider: float) -> PriceInput:
         price = prices.get(key)
         if price is None:
-            return PriceInput(name, label, unit, None, "the profiles have no price: enter yours", slider)
+            return PriceInput(name, label, unit, EXAMPLES[name], EXAMPLE_SOURCE, slider)
         source = f"{price.source}, {price.date}"
         return PriceInput(name, label, f"{price.currency} {unit}", price.value * scale, source, slider)
 
@@ -231,8 +206,8 @@ _FORMS: dict[str, Callable[[Sequence[FrontierPoint]], list[Line]]] = {"steps": _
 def charts_of(board: Board, points: Sequence[FrontierPoint], inputs: Sequence[PriceInput]) -> list[Chart]:
     """Profit and violations over throughput in the token-step form, and profit in money where all prices are known."""
     defaults = {price.name: price.default for price in inputs}
-    constants = TokenStep(defaults["rho0"] or 0.0, defaults["tau"] or 0.0, defaults["c"] or 0.0)
-    prices = _prices(defaults)
+    constants = TokenStep(defaults["rho0"], defaults["tau"], defaults["c"])
+    prices = Prices(defaults["in"] / MILLION, defaults["out"] / MILLION, defaults["hour"], "")
     place = GAPS.index(HELD_AGAINST)
     kind = board.kind_words
 
@@ -244,7 +219,7 @@ def charts_of(board: Board, points: Sequence[FrontierPoint], inputs: Sequence[Pr
 
     charts = [
         _chart(
-            "profit",
+            "tokenstep",
             "Token-step profit over tokens a step",
             _TOKENS_A_STEP,
             "Π of a run, units of its own",
@@ -264,7 +239,7 @@ def charts_of(board: Board, points: Sequence[FrontierPoint], inputs: Sequence[Pr
             "Profit in money over throughput",
             "output tokens per second",
             "profit of a GPU hour, in the prices’ currency",
-            kind if prices else f"{kind}; {NEEDS_PRICES}",
+            kind,
             [[_in_money(point, prices) for point in line] for line in _money_lines(points)],
         ),
     ]
@@ -273,8 +248,8 @@ def charts_of(board: Board, points: Sequence[FrontierPoint], inputs: Sequence[Pr
 
 _TOKENS_A_STEP = "output tokens a step with work"
 
-# A point with its place on a chart; y is None where a price is missing.
-Placed = tuple[FrontierPoint, float, float | None]
+# A point with its place on a chart.
+Placed = tuple[FrontierPoint, float, float]
 
 
 def _over_tokens_a_step(
@@ -291,17 +266,10 @@ def _over_tokens_a_step(
     ]
 
 
-def _in_money(point: FrontierPoint, prices: Prices | None) -> Placed:
+def _in_money(point: FrontierPoint, prices: Prices) -> Placed:
     account = point.account
-    profit = profit_money(account, prices) / (account.seconds / HOUR) if prices else None
+    profit = profit_money(account, prices) / (account.seconds / HOUR)
     return point, account.output_tokens / account.seconds, profit
-
-
-def _prices(defaults: dict[str, float | None]) -> Prices | None:
-    prompt, output, hour = defaults["in"], defaults["out"], defaults["hour"]
-    if prompt is None or output is None or hour is None:
-        return None
-    return Prices(prompt / MILLION, output / MILLION, hour, "")
 
 
 def _chart(name: str, title: str, x_title: str, y_title: str, note: str, lines: list[list[Placed]]) -> Chart:
@@ -312,8 +280,8 @@ def _chart(name: str, title: str, x_title: str, y_title: str, note: str, lines: 
         is_path = first.account.alpha is not None
         label = "α as the path (LJF is α = 0)" if is_path else first.arm.label
         text = [f"α = {point.account.alpha:g}" if is_path else label for point, _, _ in line]
-        mode = "lines+markers+text" if is_path else "markers"
-        extra = {"textposition": "top center", "textfont": {"color": "--text"}, "cliponaxis": False} if is_path else {}
-        series.append(Series(label, [x for _, x, _ in line], [y for _, _, y in line], style, mode, text, extra=extra))
+        mode = "lines+markers" if is_path else "markers"
+        xs, ys = [x for _, x, _ in line], [y for _, _, y in line]
+        series.append(Series(label, xs, ys, style, mode, text, labels=text if is_path else None))
         rows += [(point.arm.label, point.account.alpha, x, y) for point, x, y in line]
     return Chart(name, title, x_title, y_title, tuple(series), ("policy", "α", x_title, y_title), tuple(rows), note)

@@ -1,0 +1,82 @@
+"""A simulated run without its tables: what they held is told by a digest, and the run gives them again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.core.errors import UserError
+from harness.core.runspec import SCHEMA_VERSION
+from harness.runs.schema import read_json
+from harness.runs.tables import DIGESTS, TABLES, read_table
+from harness.runs.writer import write_json
+
+
+def table_digest(table: pa.Table) -> dict[str, Any]:
+    """A table's `rows` and the `sha256` of its names, types and values, however they lie in a file."""
+    digest = hashlib.sha256()
+    for name in table.column_names:
+        column = table.column(name)
+        digest.update(f"{name} {column.type}\n".encode())
+        _add(digest, column)
+    return {"rows": table.num_rows, "sha256": digest.hexdigest()}
+
+
+def _add(digest: Any, column: pa.ChunkedArray) -> None:
+    """Lengths and values of lists; which values are null; then the values, texts as JSON."""
+    kind = column.type
+    if pa.types.is_list(kind):
+        _add(digest, pa.chunked_array([pc.list_value_length(column).combine_chunks()]))
+        _add(digest, pa.chunked_array([pc.list_flatten(column).combine_chunks()]))
+        return
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+    if pa.types.is_string(column.type) or pa.types.is_boolean(column.type):
+        digest.update(json.dumps(column.to_pylist()).encode())
+        return
+    digest.update(column.is_null().combine_chunks().to_numpy(zero_copy_only=False).tobytes())
+    values = column.fill_null(0).combine_chunks().to_numpy(zero_copy_only=False)
+    digest.update(values.astype(values.dtype.newbyteorder("<")).tobytes())
+
+
+def digests_of(directory: Path) -> dict[str, Any]:
+    """What both tables of a run hold, as tables.json has it."""
+    return {"schema": SCHEMA_VERSION, **{name: table_digest(read_table(directory, name)) for name in TABLES}}
+
+
+def is_thin(directory: Path) -> bool:
+    """Whether a run's tables are told by their digests and are not there."""
+    return (directory / DIGESTS).is_file() and not all((directory / f"{name}.parquet").is_file() for name in TABLES)
+
+
+def make_thin(directory: Path) -> None:
+    """Writes the digests, then takes the tables away."""
+    write_json({directory / DIGESTS: digests_of(directory)})
+    for name in TABLES:
+        (directory / f"{name}.parquet").unlink()
+
+
+def told_digests(directory: Path) -> dict[str, Any]:
+    """What tables.json tells; UserError where it is damaged or newer than this bench."""
+    path = directory / DIGESTS
+    told = read_json(path, "take it from a copy, or run again")
+    if any(not isinstance(told.get(name), dict) for name in TABLES):
+        raise UserError(f"{path}: no digests that this bench reads: take it from a copy, or run again")
+    return told
+
+
+def other_than_told(directory: Path, made: Path) -> str | None:
+    """One line where the tables that lie in `made` are not those that the run's digests tell; None where they are."""
+    told = told_digests(directory)
+    for name in TABLES:
+        found = table_digest(read_table(made, name))
+        if found != told[name]:
+            rows = told[name].get("rows")
+            why = "other values" if found["rows"] == rows else f"{found['rows']:,} rows, not {rows}"
+            return f"{name}.parquet made again has {why}, by {DIGESTS}"
+    return None

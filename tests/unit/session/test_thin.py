@@ -1,0 +1,105 @@
+"""Simulated runs without tables: taken away only where they come again, and refused where they come otherwise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.core.errors import UserError
+from harness.core.runspec import RunSpec
+from harness.published.verify import verify_run
+from harness.runs.run import load_run
+from harness.runs.tables import read_table
+from harness.runs.thin import is_thin, table_digest
+from harness.session.one_run import prepare, run
+from harness.session.thin import expand, thin
+
+SPEC = RunSpec(
+    gpu="l40s",
+    model="Qwen/Qwen3-8B",
+    policy="eb:k=8",
+    workload="synthetic:mu_l=64,mu_o=16",
+    arrival="closed:concurrency=16",
+    requests=80,
+    slots=16,
+    token_budget=2048,
+    cost_model="kernels",
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return run(prepare(SPEC), tmp_path, (), lambda _: None, lambda: False).path
+
+
+def test_tables_go_and_come_again_alike(path: Path) -> None:
+    before = {name: read_table(path, name) for name in ("requests", "steps")}
+    assert [change.why for change in thin([path])] == [None]
+    assert is_thin(path)
+    assert sorted(file.name for file in path.iterdir()) == ["run.json", "summary.json", "tables.json"]
+    with pytest.raises(UserError, match=f"not kept here: `bench expand {path}` makes it again"):
+        load_run(path).requests()
+    assert list(thin([path])) == []
+    assert [change.why for change in expand([path])] == [None]
+    assert not is_thin(path)
+    for name, table in before.items():
+        assert read_table(path, name).equals(table)
+    assert verify_run(path) is None
+    assert list(expand([path])) == []
+
+
+def test_a_forged_digest_is_found(path: Path) -> None:
+    list(thin([path]))
+    told = json.loads((path / "tables.json").read_text())
+    told["requests"]["rows"] += 1
+    (path / "tables.json").write_text(json.dumps(told))
+    (change,) = expand([path])
+    assert change.why is not None
+    assert change.why.startswith("requests.parquet made again has 80 rows, not 81, by tables.json")
+    assert is_thin(path)
+
+
+def test_tables_that_were_exchanged_are_found(path: Path) -> None:
+    list(thin([path]))
+    list(expand([path]))
+    file = path / "steps.parquet"
+    table = pq.read_table(file)
+    later = table.column("t_s").combine_chunks().to_numpy() + 1e-9
+    place = table.schema.get_field_index("t_s")
+    pq.write_table(table.set_column(place, table.schema.field("t_s"), pa.array(later)), file)
+    assert "steps.parquet made again has other values, by tables.json" in (verify_run(path) or "")
+
+
+def test_a_run_that_comes_otherwise_keeps_its_tables(path: Path) -> None:
+    file = path / "requests.parquet"
+    table = pq.read_table(file)
+    place = table.schema.get_field_index("done_s")
+    done = table.column("done_s").combine_chunks().to_numpy() + 1e-3
+    pq.write_table(table.set_column(place, table.schema.field("done_s"), pa.array(done)), file)
+    (change,) = thin([path])
+    assert "done_s is" in (change.why or "")
+    assert file.is_file()
+    assert not (path / "tables.json").exists()
+
+
+def test_what_was_measured_keeps_its_tables(path: Path) -> None:
+    manifest = json.loads((path / "run.json").read_text())
+    manifest["kind"] = "emulated"
+    (path / "run.json").write_text(json.dumps(manifest))
+    (change,) = thin([path])
+    assert change.why is not None
+    assert (path / "requests.parquet").is_file()
+
+
+def test_a_digest_is_of_values_and_not_of_how_they_lie() -> None:
+    values = pa.table({"a": pa.array([1.0, None]), "b": pa.array(["x", "y"]), "c": pa.array([[1], []])})
+    chunked = pa.concat_tables([values.slice(0, 1), values.slice(1)])
+    assert table_digest(values) == table_digest(chunked)
+    assert table_digest(values) != table_digest(values.set_column(0, "a", pa.array([1.0, 0.0])))
+    assert table_digest(values) != table_digest(values.set_column(2, "c", pa.array([[], [1]])))
+    encoded = values.set_column(1, "b", values.column("b").dictionary_encode())
+    assert table_digest(encoded) != table_digest(values)
