@@ -101,7 +101,7 @@ def _percent(ratio: float | None) -> float | None:
 
 def _plain(text: str) -> str:
     """A text that no Markdown reads as more than letters."""
-    line = one_line(text)
+    line = one_line(text.replace("\u00a0", " "))
     for letter in "\\`*_[]<>|#":
         line = line.replace(letter, f"\\{letter}")
     return line

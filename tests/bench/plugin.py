@@ -109,7 +109,7 @@ def passing(stock: Any) -> Any:
         return passed_on
 
     def view(self: Any) -> Any:
-        return SimpleNamespace(partly={one.request_id: one for one in self.running if one.is_prefill_chunk})
+        return SimpleNamespace(partly_prefilled={one.request_id: one for one in self.running if one.is_prefill_chunk})
 
     # `Replay` looks at these two of ours.
     others = {"view": property(view), "book": SimpleNamespace()}
