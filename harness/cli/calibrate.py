@@ -10,12 +10,14 @@ from harness.cli.options import JSON
 
 
 class RunsOrCommand(click.Group):
-    """A group whose command `from-runs` is meant where the first word is no command: a run's directory."""
+    """A group whose `usual` command is meant where the first word is no command: a run's directory."""
+
+    usual = "from-runs"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The arguments, with the command that was left out."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            args = ["from-runs", *args]
+            args = [self.usual, *args]
         return super().parse_args(ctx, args)
 
 

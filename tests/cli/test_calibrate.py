@@ -6,12 +6,24 @@ from pathlib import Path
 
 from tests.support.commands import Bench
 
-RUN = ("run", "--gpu", "rtxpro6000", "--workload", "sharegpt", "--requests", "300", "--slots", "256")
+RUN = (
+    "run",
+    "--gpu",
+    "rtxpro6000",
+    "--workload",
+    "sharegpt",
+    "--requests",
+    "300",
+    "--slots",
+    "256",
+    "--cost-model",
+    "linear",
+)
 
 
 def test_runs_become_a_profile_that_runs_take(bench: Bench, tmp_path: Path) -> None:
     for concurrency in ("16", "64"):
-        done = bench(*RUN, "--policy", "v1,eb:k=8", "--concurrency", concurrency)
+        done = bench(*RUN, "--policy", "v1,eb:k=8", "--repeat", "1", "--concurrency", concurrency)
         assert done.code == 0, done.err
     found = bench("calibrate", "runs", "--out", "mine.toml")
     assert found.code == 0, found.err

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
+from harness.cli.calibrate import RunsOrCommand
 from harness.cli.main import bench as commands
 from tests.support.commands import BENCH
 from tests.support.doc_blocks import DOCUMENTS, Block, blocks_of
@@ -112,6 +113,8 @@ def test_a_command_in_a_sentence_exists_with_its_options(place: str, code: str) 
         return
     command: click.Command = commands
     for word in words:
+        if isinstance(command, RunsOrCommand) and word not in command.commands:
+            command = command.commands[command.usual]
         if word.startswith("--"):
             known = {option for parameter in command.params for option in (*parameter.opts, "--help", "--version")}
             name = re.match(r"--[a-z0-9-]+", word)
