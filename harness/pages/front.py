@@ -60,7 +60,7 @@ def write(site: Site, writer: Writer) -> None:
         "index.html",
         "index.html.j2",
         boards=site.boards,
-        columns=list(_gpus([board for board in real if board.kind != "reported"]).items())[:MOST_GPUS],
+        columns=_columns([board for board in real if board.kind != "reported"]),
         gpus=gpus,
         grids=grids,
         usual=usual,
@@ -89,6 +89,12 @@ def _gpus(boards: Sequence[Board]) -> dict[str, str]:
     for board in boards:
         found.setdefault(slug(gpu_name(board.spec.gpu)), gpu_label(board.spec.gpu))
     return found
+
+
+def _columns(boards: Sequence[Board]) -> list[tuple[str, str]]:
+    """The GPUs that the first page has room for, those of most boards first: what is asked most is seen first."""
+    count = Counter(slug(gpu_name(board.spec.gpu)) for board in boards)
+    return sorted(_gpus(boards).items(), key=lambda gpu: -count[gpu[0]])[:MOST_GPUS]
 
 
 def _write_gpu(

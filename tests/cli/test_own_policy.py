@@ -38,7 +38,7 @@ def mine(tmp_path: Path) -> Path:
 
 
 def test_from_a_file_to_the_site(bench: Bench, tmp_path: Path, mine: Path) -> None:
-    done = bench(*RUN, *LOAD, "--policy", "v1,./mine.py:Mine,k=9")
+    done = bench(*RUN, *LOAD, "--policy", "v1,./mine.py:Mine,k=9", "--repeat", "1")
     assert done.code == 0, done.err
     own = next(load_run(path) for path in find_runs(tmp_path / "runs") if load_run(path).spec.policy != "v1")
     assert own.spec.policy == f"Mine@{own.spec.policy_sha256[:12]}:k=9"

@@ -85,7 +85,7 @@ def test_a_label_that_is_no_name_is_refused(bench: Bench, profile: Path, label: 
 def test_a_run_of_a_profile_is_published_and_replayed_where_the_profile_is(
     bench: Bench, tmp_path: Path, profile: Path
 ) -> None:
-    assert bench(*of("./cpu-tiny.toml", "--policy", "v1,ebplus")).code == 0
+    assert bench(*of("./cpu-tiny.toml", "--policy", "v1,ebplus", "--repeat", "1")).code == 0
     assert bench("publish", "runs").code == 0
     found = bench("site", "check", "--replay")
     assert found.code == 0, found.out
