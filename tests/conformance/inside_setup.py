@@ -97,6 +97,7 @@ def it_refuses_a_bad_setup() -> None:
 
     for setup in (None, {}, "eb", {"name": 3}):
         assert told(setup).startswith("PolicyScheduler needs to know its policy"), setup
-    assert told({"name": "eb", "k": 3}) == "bench_policy: unknown key 'k': it has name, options, costs, step_log"
+    known = "name, options, costs, step_log, file, sha256, ttft_s"
+    assert told({"name": "eb", "k": 3}) == f"bench_policy: unknown key 'k': it has {known}"
     assert told({"name": "eb", "options": [1]}) == "bench_policy: options is [1]: it must be names and values"
     assert told({"name": "eb", "costs": {"alpha_p_s": 1}}).startswith("bench_policy: costs must have alpha_p_s, beta")

@@ -152,4 +152,4 @@ def test_the_virtual_engines_prefix_cache_is_vllms(engine: EmulatedEngine) -> No
         counts += Counter({rule: getattr(seen, rule) for rule in RULES})
     print("\nprefix cache = vLLM's:", ", ".join(f"{n:,} {what}" for what, n in sorted(counts.items())))
     for rule in RULES:
-        assert counts[rule] > 50, f"{rule}: {counts[rule]}: too few to show anything"
+        assert counts[rule] > 20, f"{rule}: {counts[rule]}: too few to show anything"

@@ -118,7 +118,7 @@ def test_it_says_whose_scheduler_it_was(tmp_path: Path, process: SchedulerProces
     assert provenance["engine"] == "vLLM's scheduler in virtual time"
     assert provenance["engine_version"] == f"vLLM {process.version}"
     assert provenance["scheduler_class"] == "policies.vllm_plugin.PolicyScheduler"
-    assert provenance["cost_model"]["basis"] == "derived"
+    assert provenance["cost_model"]["basis"] == "measured kernels"
     assert one.manifest["engine_steps"]["vllm"] == process.version
     assert one.manifest["engine_steps"]["policy"] == "v1"
     assert any(note.startswith(f"emulated: vLLM {process.version}") for note in one.manifest["notes"])

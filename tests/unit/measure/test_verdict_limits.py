@@ -20,7 +20,7 @@ LIMITS: dict[str, tuple[float | None, float | None]] = {
     "completed": (None, 1),
     "steady_window": (50, 20),
     "waves": (9.5, None),
-    "overload": (None, 5),
+    "overload": (None, 3),
     "backlog": (3, None),
     "output_length": (0, 1),
     "prefix_cache": (1, 5),

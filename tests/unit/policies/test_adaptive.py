@@ -122,7 +122,7 @@ def test_equal_lengths_fill_the_cache_without_giving_way_much() -> None:
         ("adaptive:ttft=0", "adaptive: ttft=0 must be above 0"),
         ("adaptive:ttft=nan", "adaptive: ttft=nan must be above 0"),
         ("adaptive:k=3", "adaptive: unknown option 'k'"),
-        ("eb:gate=both", "eb: gate=both must be paper or forecast"),
+        ("eb:gate=both", "eb: gate=both must be forecast or paper"),
     ],
 )
 def test_what_cannot_be_is_refused(text: str, says: str) -> None:
