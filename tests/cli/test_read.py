@@ -89,7 +89,7 @@ def test_the_catalogs_list_names_options_and_sources(bench: Bench) -> None:
     workloads = {entry["name"] for entry in bench("workloads", "--json").json["workloads"]}
     assert {"sharegpt", "longbench", "wildchat", "numinamath", "lmsys", "synthetic", "file"} <= workloads
     pairs = bench("gpus", "--json").json["pairs"]
-    assert {pair["basis"] for pair in pairs} == {"published", "measured kernels", None}
+    assert {pair["basis"] for pair in pairs} == {"published", "measured kernels", "derived", None}
     known = {(pair["gpu"], pair["model"]): pair for pair in pairs}
     assert known["l40s", "meta-llama/Llama-3.1-70B"]["tp"] == 4
     assert set(known["h200", "Qwen/Qwen3-8B"]["cost_models"]) == {"linear", "roofline", "kernels"}
