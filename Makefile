@@ -65,7 +65,9 @@ PARTS = test-vllm static test-unit test-cli test-properties test-browser
 test: .venv/dev
 	+@$(MAKE) --no-print-directory --jobs=$$(n=$$(nproc); echo $$((n > 2 ? 6 : 2))) --keep-going --output-sync=line $(PARTS)
 
-test-vllm: engine .venv/dev
+# The engine is installed in this part, so that the part has its place from the start.
+test-vllm: .venv/dev
+	+@$(MAKE) --no-print-directory engine
 	$(WITH_ENGINE) $(RUN)/pytest tests/engine tests/conformance
 
 test-unit: .venv/dev

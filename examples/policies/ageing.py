@@ -6,6 +6,8 @@ Classical (operating systems). A second of waiting counts for `rate` prompt toke
 two never changes and each is ranked once, when it comes.
 """
 
+from typing import Any
+
 from policies.own import MIXED, OwnPolicy, Ranked, StepPlan, View, WaitingRequest
 
 
@@ -15,8 +17,8 @@ class Ageing(OwnPolicy):
     rate: float = 1000.0
     MAX_OVERTAKES = None
 
-    def __init__(self, **given: object) -> None:
-        super().__init__(**given)  # type: ignore[arg-type]
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self.order = Ranked(self.aged)
 
     def aged(self, request: WaitingRequest) -> int:

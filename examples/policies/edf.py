@@ -5,6 +5,8 @@
 Classical (real-time scheduling). A deadline is the run's limit on TTFT; `per_token` (s) gives longer prompts longer.
 """
 
+from typing import Any
+
 from policies.own import MIXED, OwnPolicy, Ranked, StepPlan, View, WaitingRequest
 
 
@@ -14,8 +16,8 @@ class Edf(OwnPolicy):
     per_token: float = 0.0
     MAX_OVERTAKES = None  # a late one may be passed by all whose deadlines are nearer
 
-    def __init__(self, **given: object) -> None:
-        super().__init__(**given)  # type: ignore[arg-type]
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self.order = Ranked(self.due_us)
 
     def due_us(self, request: WaitingRequest) -> int:

@@ -7,6 +7,8 @@ one twice as long ones, and `promote` seconds of waiting are worth a level. Fast
 policy here admits and never preempts, so that half is not in it.
 """
 
+from typing import Any
+
 from policies.own import MIXED, OwnPolicy, Ranked, StepPlan, View, WaitingRequest
 
 
@@ -17,8 +19,8 @@ class Mlfq(OwnPolicy):
     promote: float = 2.0
     MAX_OVERTAKES = None
 
-    def __init__(self, **given: object) -> None:
-        super().__init__(**given)  # type: ignore[arg-type]
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self.order = Ranked(self.place)
 
     def place(self, request: WaitingRequest) -> int:

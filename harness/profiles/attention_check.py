@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from harness.core.errors import UserError
+from harness.profiles.kernels.attention import Attention, equal_prompts
 from harness.profiles.kernels.calls import COLUMNS, read_calls
-from harness.profiles.kernels.check import against_tables
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.models import find_model, read_model
 from harness.profiles.pair import load_pair
 
+KINDS = ("prompts alone", "decodes alone", "mixed calls")
 HEADER = ",".join(COLUMNS) + "\n"
 
 
@@ -47,3 +50,24 @@ def checked(path: Path, gpu: str | None, model: str, tp: int) -> list[str]:
         f"{kind}: {count} calls, {ratio:.2f} of the tables' time in the median"
         for kind, (count, ratio) in found.items()
     ]
+
+
+def against_tables(path: Path, attention: Attention, layers: int) -> dict[str, tuple[int, float]]:
+    """By kind of call: how many were measured, and the median of measured over the tables' time.
+
+    `attention` is that of the tables, over so many `layers`. UserError where the file is none.
+    """
+    ratios: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for (chunk, before, decodes, context), seconds in read_calls(path).times.items():
+        tokens, many = int(chunk), int(decodes)
+        work = tokens * (before + tokens / 2)
+        alone = float(np.interp(context, attention.context.points, attention.row(many))) if many else 0.0
+        if not tokens:
+            kind, told = KINDS[1], alone
+        elif not many:
+            kind, told = KINDS[0], attention.prompts(tokens, work, equal_prompts(tokens, work))
+        else:
+            kind = KINDS[2]
+            told = attention.both(tokens, work, equal_prompts(tokens, work), many, round(many * context), alone)
+        ratios[kind].append(layers * seconds / told)
+    return {kind: (len(values), float(np.median(values))) for kind, values in ratios.items() if values}

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from harness.core.records import STEPS
 from harness.measure.evidence import Evidence
 from harness.measure.summary import count, summary_of
 from harness.measure.verdict import judge
@@ -29,7 +30,9 @@ def first_difference(run: Run, tables: RunTables, whole: bool = False) -> str | 
     """
     if why := outside_spec(run, tables):
         return why
-    if (run.path / DIGESTS).is_file() and (why := other_than_told(run.path, run.path)):
+    steps = STEPS.empty_table() if tables.steps is None else tables.steps
+    held = {"requests": tables.requests, "steps": steps}
+    if (run.path / DIGESTS).is_file() and (why := other_than_told(run.path, held)):
         return why
     requests, steps, measured = tables.requests, tables.steps, tables.measured
     evidence = Evidence(run.spec, run.manifest, requests, steps, measured, run.path / ENGINE_LOG)

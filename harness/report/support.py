@@ -13,7 +13,7 @@ SUPPORTED, LIKELY, DISAGREE = "sign supported", "likely", "models disagree"
 WORDS = (SUPPORTED, LIKELY, DISAGREE)
 # All models agree beyond so many points: of the published signs so many were then right (docs/fidelity.md).
 CLEAR, AGREED = 5.0, 2.0
-# 80 % of the errors of the mean of roofline and kernels against published gains, points.
+# 80 % of the errors of the mean of roofline and kernels against published gains, points (10.3 in docs/fidelity.md).
 BAND = 10.0
 _OF_THE_BAND = ("roofline", "kernels")
 _KEYS = {

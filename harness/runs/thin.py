@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,11 @@ def told_digests(directory: Path) -> dict[str, Any]:
     return told
 
 
-def other_than_told(directory: Path, made: Path) -> str | None:
-    """One line where the tables that lie in `made` are not those that the run's digests tell; None where they are."""
+def other_than_told(directory: Path, made: Mapping[str, pa.Table]) -> str | None:
+    """One line where these tables, by name, are not those that the run's digests tell; None where they are."""
     told = told_digests(directory)
     for name in TABLES:
-        found = table_digest(read_table(made, name))
+        found = table_digest(made[name])
         if found != told[name]:
             rows = told[name].get("rows")
             why = "other values" if found["rows"] == rows else f"{found['rows']:,} rows, not {rows}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,9 +59,33 @@ def test_a_forged_digest_is_found(path: Path) -> None:
     told["requests"]["rows"] += 1
     (path / "tables.json").write_text(json.dumps(told))
     (change,) = expand([path])
+    assert change.why == "tables.json tells other rows than run.json: take both from a copy"
+    told["requests"] |= {"rows": 80, "sha256": "0" * 64}
+    (path / "tables.json").write_text(json.dumps(told))
+    (change,) = expand([path])
     assert change.why is not None
-    assert change.why.startswith("requests.parquet made again has 80 rows, not 81, by tables.json")
+    assert change.why.startswith("requests.parquet made again has other values, by tables.json")
     assert is_thin(path)
+
+
+def test_nothing_is_written_through_a_link(path: Path, tmp_path: Path) -> None:
+    list(thin([path]))
+    other = tmp_path / "other"
+    other.write_text("mine")
+    (path / ".requests.parquet").symlink_to(other)
+    assert [change.why for change in expand([path])] == [None]
+    assert other.read_text() == "mine"
+
+
+def test_a_damaged_run_is_a_line_and_hides_no_other(path: Path, tmp_path: Path) -> None:
+    list(thin([path]))
+    broken = tmp_path / "broken"
+    shutil.copytree(path, broken)
+    (broken / "run.json").write_text("{")
+    first, second = expand([broken, path])
+    assert first.why is not None
+    assert "run.json" in first.why
+    assert second.why is None
 
 
 def test_tables_that_were_exchanged_are_found(path: Path) -> None:
