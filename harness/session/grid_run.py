@@ -100,13 +100,16 @@ class Resumed:
     index: FinishedIndex
 
 
-def resume(plan: Plan, out: Path, retry_failed: bool) -> Resumed:
-    """What of a plan has to run, by the runs that lie in `out`."""
+def resume(plan: Plan, out: Path, retry_failed: bool, again: bool = False) -> Resumed:
+    """What of a plan has to run, by the runs that lie in `out`; where `again` all of it."""
     cells, index = plan.cells, FinishedIndex(out / FOLDER)
     found = find_cells(out, {cell.digest for cell in cells if not cell.second}, index)
     if any(cell.second for cell in cells):
         second = find_cells(out, {cell.digest for cell in cells if cell.second}, index, second=True)
         found = Found(found.finished | second.finished, found.left | second.left, found.failed | second.failed)
+    if again:
+        found.finished.clear()
+        retry_failed = True
     keys = {cell.key for cell in cells}
     reasons = read_failures(out / FOLDER) | found.failed
     failed = {key: why for key, why in reasons.items() if key in keys and key not in found.finished}
@@ -124,10 +127,10 @@ class GridSession:
         self._console = plain_console(stderr=True)
         self._stopping = Stopping()
 
-    def go(self, make: Callable[[], Executor], retry_failed: bool) -> Tally:
-        """Runs it; the tally at the end. UserError where another grid works in `out`."""
+    def go(self, make: Callable[[], Executor], retry_failed: bool, again: bool = False) -> Tally:
+        """Runs what is left, or all of it `again`; the tally at the end. UserError where another grid works there."""
         with alone_in(self._out) as folder:
-            todo = resume(self._plan, self._out, retry_failed)
+            todo = resume(self._plan, self._out, retry_failed, again)
             todo.index.write()
             remember_cells(folder, self._plan.cells)
             tally = Tally(len(self._labels), before=len(self._labels.keys() & todo.found.finished.keys()))
@@ -196,6 +199,8 @@ class GridSession:
         line = f"{tally.cells:,} cells: {tally.before:,} finished before, {running:,} to run"
         if tally.failed:
             line += f", {len(tally.failed):,} failed before (--retry-failed runs them again)"
+        elif tally.before == tally.cells:
+            line += " (--again runs them all again, beside those that are there)"
         self._console.print(line, soft_wrap=True)
         if cleared:
             what = "cell was" if cleared == 1 else "cells were"

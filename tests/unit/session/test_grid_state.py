@@ -52,6 +52,8 @@ def test_what_is_finished_does_not_run_again(plan: Plan, tmp_path: Path) -> None
     todo = resume(plan, tmp_path, retry_failed=False)
     assert todo.found.finished == {plan.cells[0].key: str(first)}
     assert [cell for unit in todo.units for cell in unit] == plan.cells[1:]
+    again = resume(plan, tmp_path, retry_failed=False, again=True)
+    assert [cell for unit in again.units for cell in unit] == plan.cells
 
 
 def test_a_run_of_before_a_field_of_the_spec_is_the_same_cell(plan: Plan, tmp_path: Path) -> None:
