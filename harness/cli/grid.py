@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import JSON
+from harness.cli.options import HERE, JSON
 from harness.core.errors import Interrupted, NotMet, RunFailed, UserError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", metavar="FILE.toml|status")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
+@click.option("--out", type=HERE, default=Path("runs"), help="Where run directories go.")
 @click.option("--dry-run", is_flag=True, help="Say which cells would run, and about how long; run nothing.")
 @click.option("--retry-failed", is_flag=True, help="Run the cells again that failed before.")
 @click.option("--again", is_flag=True, help="Run what is finished in --out again, beside it.")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.cli.conditions import FAIL_ON, REQUIRE_VERDICT, check_arms, check_comparisons, check_verdicts
-from harness.cli.options import ALPHA, JSON, WORDS, FiniteRange, rules_of, several
+from harness.cli.options import ALPHA, HERE, JSON, WORDS, FiniteRange, rules_of, several
 from harness.core.errors import Interrupted, UserError
 from harness.core.text import shown
 from harness.session.options import CHOICES, LIMITS, RunOptions
@@ -233,7 +233,7 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
     metavar="FLAGS",
     help="vllm: more of its own flags, the same in every arm.",
 )
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
+@click.option("--out", type=HERE, default=Path("runs"), help="Where run directories go.")
 @click.option("--again", is_flag=True, help="Run again what is finished in --out.")
 @REQUIRE_VERDICT
 @FAIL_ON

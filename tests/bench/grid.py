@@ -12,6 +12,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import orjson
+
 from harness.core.machine import cores
 from harness.runs.run import run_path
 from harness.session.grid_file import points_of, read_grid
@@ -67,11 +69,10 @@ def scan(folder: Path, finished: int) -> None:
     manifest = json.loads((run / "run.json").read_text())
     now = datetime.now(UTC)
     for cell in plan.cells:
+        held = manifest | {"spec": cell.spec.to_dict(), "digest": cell.digest}
         path = run_path(out, cell.spec, now)
         path.mkdir(parents=True)
-        (path / "run.json").write_text(
-            json.dumps(manifest | {"spec": cell.spec.to_dict(), "digest": cell.digest}, indent=1)
-        )
+        (path / "run.json").write_bytes(orjson.dumps(held, option=orjson.OPT_INDENT_2))
     print(f"{len(plan.cells):,} cells planned in {plan_s:.2f} s")
     with alone_in(out):
         for what in ("of which nothing is known", "that the index knows"):
