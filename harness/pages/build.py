@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import UserError
-from harness.pages import board, compare, data, front, parallel, policies, redirects, runs, texts
+from harness.pages import compare, data, front, own, policies, redirects, runs, texts
 from harness.pages.assets import code_digest, site_directory
 from harness.pages.boards import boards_of
+from harness.pages.parallel import Workers
 from harness.pages.render import Writer
 from harness.pages.site import Site
 from harness.published.cache import JsonCache
@@ -25,7 +26,6 @@ MARKED = b"made by `bench site build`\n"
 # Each page's module writes its files; they know the site and nothing of each other.
 PAGES: tuple[Callable[[Site, Writer], None], ...] = (
     front.write,
-    board.write,
     compare.write,
     policies.write,
     data.write,
@@ -58,15 +58,18 @@ def build(results: Path, out: Path, cache: Path | None = None) -> BuildResult:
 
 
 def _build(results: Path, out: Path, cache: JsonCache) -> BuildResult:
-    corpus = collect_corpus(results, cache, lambda runs: parallel.compute(runs, cache))
-    site = Site(corpus, tuple(boards_of(corpus, cache)), cache)
-    writer = Writer(out, cache)
-    writer.file(MARK, MARKED)
-    for path in sorted((site_directory() / "assets").iterdir()):
-        writer.file(f"assets/{path.name}", path.read_bytes())
-    writer.env.globals["about"] = data.about(site)
-    for write in PAGES:
-        write(site, writer)
+    with Workers(cache) as workers:
+        corpus = collect_corpus(results, cache, workers.compute)
+        site = Site(corpus, tuple(boards_of(corpus, cache)), cache)
+        writer = Writer(out, cache)
+        writer.env.globals["about"] = data.about(site)
+        finish = workers.write(own.owns_of(site), writer)
+        writer.file(MARK, MARKED)
+        for path in sorted((site_directory() / "assets").iterdir()):
+            writer.file(f"assets/{path.name}", path.read_bytes())
+        for write in PAGES:
+            write(site, writer)
+        finish()
     writer.sweep()
     cache.sweep()
     return BuildResult(len(corpus.runs), len(corpus.problems), writer.written, cache.write_error)

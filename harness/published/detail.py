@@ -27,14 +27,15 @@ CURVES = ("ttft_s", "tpot_s", "itl_s", "e2el_s")
 GAPS = (0, 10, 25, 50, 75, 100, 150, 200, 300, 400, 600, 800, 1000, 1500, 2000)
 
 
-def examine(run: Run) -> dict[str, Any]:
+def examine(run: Run, tables: RunTables | None = None) -> dict[str, Any]:
     """All that a build needs of a run's tables: its `detail`, and the first `difference` of its summary from them.
 
-    A reported run has no tables and gives neither. UserError where a table is damaged.
+    `tables` are the run's where somebody has read them. A reported run has none and gives neither. UserError where a
+    table is damaged.
     """
     if run.kind == "reported":
         return {"detail": {"curves": {}, "course": None, "sums": None, "marks": []}, "difference": None}
-    tables = RunTables.of(run)
+    tables = tables or RunTables.of(run)
     return {"detail": detail_of(run, tables), "difference": first_difference(run, tables)}
 
 
