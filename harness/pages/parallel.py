@@ -13,9 +13,10 @@ from harness.pages.boards import REMEMBERED, board_of, group_by_board
 from harness.pages.render import Writer
 from harness.published.cache import JsonCache
 from harness.published.corpus import PublishedRun
-from harness.published.detail import examine
+from harness.published.figures import examine
 from harness.published.tables import RunTables
 from harness.report.reader import RunReader
+from harness.runs.thin import has_figures
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -136,7 +137,8 @@ def _compute_board(runs: list[PublishedRun], cache: JsonCache) -> None:
 def _is_sound(published: PublishedRun, reader: RunReader) -> bool:
     """Whether a run is as its tables say; those are read once, for this and for its comparisons."""
     try:
-        if published.run.kind != "reported" and not published.cache.look_up(published.digest)[0]:
+        has_tables = published.run.kind != "reported" and not has_figures(published.run.path)
+        if has_tables and not published.cache.look_up(published.digest)[0]:
             tables = RunTables.of(published.run)
             reader.keep(published.run, tables.requests, tables.measured)
             published.cache.put(published.digest, examine(published.run, tables))

@@ -18,6 +18,7 @@ from harness.published.corpus import FILES, PublishedRun
 from harness.published.detail import CURVES, QUANTILES
 from harness.published.submitted import submission_of
 from harness.report.document import is_twin
+from harness.runs.thin import is_thin
 
 
 def write(site: Site, writer: Writer) -> None:
@@ -59,6 +60,7 @@ def _page(published: PublishedRun, board: Board | None, others: list[PublishedRu
         "board": board,
         "others": others,
         "files": _files(published),
+        "thin": is_thin(run.path),
         "rates": list(_metrics(published, "number", "value")),
         "latencies": list(_metrics(published, "distribution", "mean")),
         "command": command(published),

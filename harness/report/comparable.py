@@ -13,8 +13,8 @@ from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.core.text import nearest, one_line, short, some, spelled
 from harness.measure.columns import Ints
+from harness.measure.facts import Facts
 from harness.measure.measured import VIRTUAL_ENGINES
-from harness.report.facts import Facts
 from harness.runs.run import Run
 from policies.catalog import use_of
 from policies.entry import IGNORED

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import UserError
+from harness.measure.facts import Facts
 from harness.measure.looks import share_of_look
 from harness.measure.measured import VIRTUAL_ENGINES
 from harness.measure.statistics import LONGEST_STAY
@@ -25,7 +26,6 @@ from harness.report.comparable import (
     unequal_work,
     why_unranked,
 )
-from harness.report.facts import Facts
 from harness.report.reader import RunReader
 from harness.report.rows import Pair, compared_rows, is_phased, reported_rows, withheld
 from harness.report.support import supports

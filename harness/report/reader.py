@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.measure.estimate import Estimate
+from harness.measure.facts import Facts
 from harness.measure.fairness import OVER_ALPHA
 from harness.measure.measured import Measured, is_closed_loop, measure, over_alpha
-from harness.report.facts import Facts
 from harness.runs.run import Run
+from harness.runs.thin import has_figures, told_figures
 
 Estimates = dict[str, Estimate]
 
@@ -35,7 +36,10 @@ class RunReader:
     def facts(self, run: Run) -> Facts:
         """What is kept of the run."""
         if run.path not in self._facts:
-            self._measurement(run)
+            if has_figures(run.path):
+                self._facts[run.path] = told_figures(run.path)[1]
+            else:
+                self._measurement(run)
         return self._facts[run.path]
 
     def values(self, run: Run, alpha: float | None) -> dict[str, float | None]:

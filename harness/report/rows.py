@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from harness.measure import start_and_end
 from harness.measure.estimate import Estimate, within_run_ratio
+from harness.measure.facts import metric_names
 from harness.measure.measured import is_closed_loop
 from harness.measure.metrics import METRICS
 from harness.measure.repeats import shift_of
@@ -20,7 +21,6 @@ from harness.report.words import (
     ComparedMetric,
     Difference,
     by_difference,
-    metric_names,
     row_over_repeats,
 )
 from harness.runs.run import Run
@@ -145,7 +145,7 @@ def withheld(pairs: Sequence[Pair], rows: Sequence[str], reader: RunReader) -> d
         told |= {name: (SET_BY_ARRIVALS, reason) for name in rows if name in _SET_BY_ARRIVALS}
     for name in rows:
         if name.endswith(".p99") and name not in told:
-            least = min(sum(reader.facts(run).episodes[name] for run in arm) for arm in zip(*pairs, strict=True))
+            least = min(sum(reader.facts(run).episodes.get(name, 0) for run in arm) for arm in zip(*pairs, strict=True))
             if least < LEAST_EPISODES:
                 reason = f"{least} separate episodes beyond it, {LEAST_EPISODES} would tell a tail from a burst"
                 told[name] = (FEW_EPISODES, reason)
