@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -109,7 +110,8 @@ def _boundary_document(boundary: GpuBoundary) -> list[Any]:
     return [boundary.bandwidth_tb_s, {str(size): values for size, values in boundary.equal.items()}]
 
 
-def boundaries_of(model: str) -> list[GpuBoundary]:
+@functools.cache
+def boundaries_of(model: str) -> tuple[GpuBoundary, ...]:
     """The boundary of each GPU whose step costs for this model are known, by bandwidth."""
     boundaries = []
     for name in gpu_names():
@@ -121,7 +123,7 @@ def boundaries_of(model: str) -> list[GpuBoundary]:
         except UserError:
             continue
         boundaries.append(GpuBoundary(name, pair.gpu.bandwidth_tb_s, pair.basis, equal))
-    return sorted(boundaries, key=lambda boundary: boundary.bandwidth_tb_s)
+    return tuple(sorted(boundaries, key=lambda boundary: boundary.bandwidth_tb_s))
 
 
 def _equal(pair: Pair, ratio: float, size: int) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -29,6 +30,7 @@ from harness.report.sentences import label_of
 from harness.runs.run import slug
 
 
+@functools.cache
 def environment(standalone: bool = False) -> jinja2.Environment:
     """Jinja2 with escaping everywhere, undefined names as errors, and the site's filters."""
     env = jinja2.Environment(
