@@ -1,7 +1,7 @@
 """The authors' sweep of k in January 2026: their result files, whose lengths and limits are known. Used by fidelity.py.
 
-published_sweep.csv holds its figures: Qwen3-8B on an H200, from rucnyz/vllm, pd_exp/outputs/kstar_bs1024_c2048_n4000_v4 at
-885c0cc6 (Apache-2.0). All 27 runs of v1 and of fixed k were taken; the other folders there hold the same runs again.
+published_sweep.csv holds its figures: Qwen3-8B on an H200, from rucnyz/vllm at 885c0cc6 (Apache-2.0), the folder
+pd_exp/outputs/kstar_bs1024_c2048_n4000_v4. All 27 runs of v1 and of fixed k; other folders there hold the same again.
 """
 
 from __future__ import annotations
