@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
@@ -125,7 +126,8 @@ def _boundary_values(boundary: GpuBoundary) -> list[Any]:
     return [boundary.gpu, boundary.bandwidth_tb_s, boundary.basis, list(boundary.equal.values())]
 
 
-def boundaries_of(model: str) -> list[GpuBoundary]:
+@functools.cache
+def boundaries_of(model: str) -> tuple[GpuBoundary, ...]:
     """The boundary of each GPU whose step costs for this model are known, by bandwidth."""
     boundaries = []
     for name in gpu_names():
@@ -137,7 +139,7 @@ def boundaries_of(model: str) -> list[GpuBoundary]:
         except UserError:
             continue
         boundaries.append(GpuBoundary(name, pair.gpu.bandwidth_tb_s, pair.basis, equal))
-    return sorted(boundaries, key=lambda boundary: boundary.bandwidth_tb_s)
+    return tuple(sorted(boundaries, key=lambda boundary: boundary.bandwidth_tb_s))
 
 
 def _equal(pair: Pair, ratio: float, size: int) -> float | None:
