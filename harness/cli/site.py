@@ -30,10 +30,8 @@ def build_site(results: Path, out: Path, cache: Path | None) -> None:
     """Build the static site from run directories; only what changed is written."""
     from harness.cli.tables import expanded
     from harness.pages.build import build
-    from harness.runs.run import find_runs
 
-    expanded(list(find_runs(results)))
-    built = build(results, out, cache)
+    built = build(results, out, cache, expanded)
     left = f", {built.problems} directories left out (problems.html says why)" if built.problems else ""
     click.echo(f"{out}/index.html: {built.runs} runs, {built.written} files written{left}")
     if built.cache_error:
