@@ -130,7 +130,7 @@ def test_a_server_that_bench_did_not_start_is_measured_again(prepared: Prepared,
 
 def test_a_run_without_its_tables_runs_again(prepared: Prepared, tmp_path: Path) -> None:
     one = ran(prepared, tmp_path)
-    make_thin(one.path)
+    make_thin(one.path, {})
     assert why_again(one, prepared, {}, alone=True) == "without tables"
 
 
