@@ -130,6 +130,22 @@ def test_failed_cells_wait_until_they_are_asked_for(plan: Plan, tmp_path: Path) 
     assert status_of(tmp_path)["failed"] == 1
 
 
+def test_where_nothing_can_be_written_it_is_a_line_and_no_cell_is_lost(plan: Plan, tmp_path: Path) -> None:
+    with alone_in(tmp_path) as folder:
+        # As on a full disk: what is to be written cannot be opened.
+        (folder / "failed.jsonl").mkdir()
+        remember_failure(folder, plan.cells[0], "no room")
+        assert sum(map(len, resume(plan, tmp_path, retry_failed=False).units)) == 4
+        (folder / "finished.tsv").mkdir()
+        ran(plan, 0, tmp_path)
+        todo = resume(plan, tmp_path, retry_failed=False)
+        todo.index.write()
+        assert sum(map(len, todo.units)) == 3
+        (folder / "cells.tsv").mkdir()
+        with pytest.raises(UserError, match=r"cannot be written .*what is finished stays"):
+            remember_cells(folder, plan.cells)
+
+
 def test_one_grid_at_a_time_works_in_a_directory(tmp_path: Path) -> None:
     assert not is_running(tmp_path)
     with alone_in(tmp_path):
