@@ -27,6 +27,7 @@ from harness.session.grid_state import (
 )
 from harness.session.grid_status import status_of, told_status
 from harness.session.grid_worker import run_cell
+from tests.support.disk import file_size_limit
 
 
 @pytest.fixture
@@ -159,3 +160,16 @@ def test_one_grid_at_a_time_works_in_a_directory(tmp_path: Path) -> None:
 def test_a_directory_without_a_grid(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no grid was begun there"):
         status_of(tmp_path)
+
+
+def test_cells_that_find_no_room_fail_alike(plan: Plan, tmp_path: Path) -> None:
+    with file_size_limit(100):
+        outcomes = [run_cell(cell, tmp_path, lambda: False) for cell in plan.cells[:2]]
+    assert {outcome.status for outcome in outcomes} == {"failed"}
+    assert {outcome.reason for outcome in outcomes} == {
+        "its directory: cannot start a run there (File too large): give another --out"
+    }
+    with file_size_limit(9000):
+        reason = run_cell(plan.cells[0], tmp_path, lambda: False).reason
+    assert reason.startswith("its directory")
+    assert reason.endswith(": make room")
