@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -134,6 +135,13 @@ def dunnett(baseline: Sequence[float], arms: Sequence[Sequence[float]]) -> list[
     return [_beyond(abs(float(shift)) / math.sqrt(2 * variance / blocks), treatments, freedom) for shift in shifts]
 
 
+@cache
+def _grid() -> tuple[Floats, Floats]:
+    """Gauss and Legendre's nodes and weights: of an integral over a normal density to its last digits."""
+    nodes, weights = np.polynomial.legendre.leggauss(128)
+    return nodes, weights
+
+
 def _beyond(t: float, arms: int, freedom: int) -> float:
     """P(the largest of |t_i| > t) for arms that share a baseline of their own size: t_i correlate by one half.
 
@@ -143,7 +151,7 @@ def _beyond(t: float, arms: int, freedom: int) -> float:
 
     if t == 0:
         return 1.0
-    nodes, weights = np.polynomial.legendre.leggauss(128)
+    nodes, weights = _grid()
     z0 = 8.5 * nodes
     at_z0 = 8.5 * weights * np.exp(-(z0**2) / 2) / math.sqrt(2 * math.pi)
     # All of the mass of s lies within nine deviations of one.
