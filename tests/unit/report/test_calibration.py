@@ -47,9 +47,18 @@ def test_rates_of_twelve_waves_are_those_of_a_hundred(calibration: ModuleType) -
         a, b = (calibration.MEMORY.runs[run.path].estimates[name].value for run in runs)
         return float(b / a)
 
-    long = ratio(1, 100 * 64)
-    short = [ratio(seed, 12 * 64) for seed in range(10)]
+    long = ratio(1, 100 * calibration.IN_FLIGHT)
+    short = [ratio(seed, 12 * calibration.IN_FLIGHT) for seed in range(10)]
     assert np.mean(short) == pytest.approx(long, rel=0.002)
+
+
+def test_a_slower_engine_is_the_same_one_with_a_slower_clock(calibration: ModuleType) -> None:
+    spec = calibration.load(SYNTHETIC, None, 200)
+    scaled = calibration.MEMORY.runs[calibration.simulate(spec, factor=1.1).path]
+    # A step noise too small to matter makes the script simulate instead.
+    made = calibration.MEMORY.runs[calibration.simulate(spec, step=1e-15, factor=1.1).path]
+    for name, one in made.estimates.items():
+        assert scaled.estimates[name].value == pytest.approx(one.value, rel=1e-6)
 
 
 def test_the_best_of_several_allows_for_the_choice(calibration: ModuleType) -> None:
