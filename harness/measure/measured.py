@@ -14,7 +14,7 @@ from harness.measure import work
 from harness.measure.arrivals import Arrivals
 from harness.measure.columns import LONGEST_S, MISSING, NANOSECONDS, Bools, Requests, nanoseconds
 from harness.measure.estimate import Estimate
-from harness.measure.fairness import COLUMNS, DECODE, Fairness, alpha_of, estimates, fairness
+from harness.measure.fairness import COLUMNS, DECODE, OVER_ALPHA, Fairness, alpha_of, estimates, fairness
 from harness.measure.gaps import token_gaps
 from harness.measure.metrics import SLO_METRICS
 from harness.measure.sample import Sample
@@ -92,6 +92,14 @@ def by_the_older_rule(measured: Measured, spec: RunSpec) -> Measured:
     rates = _rates(requests, measured.arrivals, requests.sent, loaded, spec.slo) if loaded else {}
     steady = {name: rate for name, rate in rates.items() if name.endswith("_steady")}
     return dataclasses.replace(measured, window=loaded, rates=measured.rates | steady)
+
+
+def over_alpha(measured: Measured, steps: Any | None, alpha: float) -> dict[str, Estimate]:
+    """The metrics that need an α, by name, of a run that was measured with another α or with none."""
+    found: dict[str, Estimate] = {}
+    for variant, state in measured.fairness.items():
+        found |= estimates(steps, variant, state, alpha, measured.stay)
+    return {name: one for name, one in found.items() if name.startswith(OVER_ALPHA)}
 
 
 def _steady_gap(steps: Any, requests: Requests, spec: RunSpec, stay: float) -> Estimate | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
@@ -135,9 +135,9 @@ def dunnett(baseline: Sequence[float], arms: Sequence[Sequence[float]]) -> list[
     return [_beyond(abs(float(shift)) / math.sqrt(2 * variance / blocks), treatments, freedom) for shift in shifts]
 
 
-@cache
-def _grid() -> tuple[Floats, Floats]:
-    """Gauss and Legendre's nodes and weights: of an integral over a normal density to its last digits."""
+@functools.cache
+def _legendre() -> tuple[Floats, Floats]:
+    """Nodes and weights of an integral from -1 to 1; they take longer than all that they are used for."""
     nodes, weights = np.polynomial.legendre.leggauss(128)
     return nodes, weights
 
@@ -151,7 +151,7 @@ def _beyond(t: float, arms: int, freedom: int) -> float:
 
     if t == 0:
         return 1.0
-    nodes, weights = _grid()
+    nodes, weights = _legendre()
     z0 = 8.5 * nodes
     at_z0 = 8.5 * weights * np.exp(-(z0**2) / 2) / math.sqrt(2 * math.pi)
     # All of the mass of s lies within nine deviations of one.

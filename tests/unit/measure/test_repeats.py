@@ -86,12 +86,12 @@ def test_dunnett_of_one_arm_is_the_paired_t() -> None:
 def test_the_best_of_eight_equals_is_seldom_called_better() -> None:
     rng = np.random.default_rng(5)
     told = once = 0
-    for _ in range(60):
+    for _ in range(200):
         table = rng.normal(0, 1, (9, 3)) + 10 * rng.normal(0, 1, 3)
         told += min(dunnett(table[0].tolist(), table[1:].tolist())) < 0.05
-        once += bool((stats.ttest_rel(table[1:], table[:1], axis=1).pvalue < 0.05).any())
-    assert told <= 8
-    assert once > 10
+        once += stats.ttest_rel(table[1:], table[:1], axis=1).pvalue.min() < 0.05
+    assert told <= 20
+    assert once > 30
 
 
 def test_power_is_what_simulation_says() -> None:
