@@ -55,6 +55,17 @@ def client_wait(evidence: Evidence) -> float | str:
     return _client_share(evidence, "wait_share", "how long the client waited for a processor was not recorded")
 
 
+def several_hosts(evidence: Evidence) -> bool:
+    """Whether other hosts than the one that records drove."""
+    return bool(evidence.manifest.get("client", {}).get("hosts"))
+
+
+def driver_clocks(evidence: Evidence) -> float | str:
+    """How far the clocks of the driving hosts may have been from where they were taken to be, s."""
+    error = evidence.manifest["client"].get("clock_error_s")
+    return float(error) if error is not None else "the hosts' clocks were not recorded"
+
+
 def delivery_of(evidence: Evidence) -> float | str:
     """Answers that came in bunches, %."""
     if evidence.virtual:

@@ -132,6 +132,8 @@ _MANIFEST: dict[str, ValueForm] = {
     "client": _OBJECT,
     "client.cpu_share": _or_null(_SHARE),
     "client.wait_share": _or_null(_SHARE),
+    "client.hosts": _list_of(_OBJECT, "a list of driving hosts"),
+    "client.clock_error_s": _or_null(_NUMBER),
     **{f"client.{name}": _or_null(_COUNT) for name in ("echoed", "foreign", "beyond_usage")},
     "lengths": _OBJECT,
     "lengths.outlived": _COUNT,

@@ -50,6 +50,7 @@ LIMITS = {
     "ready_timeout_s": Limits(0),
     "warmup": Limits(0),
     "processes": Limits(1, 64),
+    "drivers": Limits(1, 1000),
 }
 CHOICES = {
     "api": ("completions", "chat"),
@@ -140,6 +141,8 @@ class RunOptions:
     ready_timeout_s: float | None = None
     warmup: int = 4
     processes: int = 1
+    drivers: int | None = None
+    address: str | None = None
     engine_python: str | None = None
     engine_args: str = ""
 

@@ -15,6 +15,7 @@ LIMITS: dict[str, tuple[float | None, float | None]] = {
     "held_back": (1, 10),
     "foreign": (0, 1),
     "beyond_usage": (0, 10),
+    "driver_clocks": (0.005, 0.05),
     "elsewhere": (10, 30),
     "errors": (0.1, 1),
     "completed": (None, 1),
