@@ -92,7 +92,7 @@ def _sizes(_: click.Context, option: click.Parameter, text: str | None) -> tuple
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path), help="The table to write or go on with, FILE.csv."
 )
-@click.option("--gpu", help="cpu, or the GPU here whose tables the pure calls are held against.")
+@click.option("--gpu", help="cpu, or the GPU here whose tables the pure calls are compared with.")
 @click.option("--tp", type=click.IntRange(1, 64), default=1, help="GPUs that share the model: heads of one of them.")
 @click.option("--engine-python", help="A Python with vLLM.  [default: bench's own]")
 @click.option("--chunks", callback=_sizes, metavar="N,N…", help="New tokens of the prompt in a call.")

@@ -38,7 +38,7 @@ def several(one: Any) -> Callable[[click.Context, click.Parameter, str | None], 
     return read
 
 
-ALPHA = click.option("--alpha", type=FiniteRange(0), help="Gap in tokens that fairness is held against.")
+ALPHA = click.option("--alpha", type=FiniteRange(0), help="The largest fair gap, in tokens: larger ones are counted.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 FORMATS = ("table", "json", "csv", "markdown")
 

@@ -77,7 +77,7 @@ def check_policy(named: str, traces: int, vllm: bool, engine_python: str | None,
         click.echo(
             f"vLLM {trial.vllm}'s own scheduler: the same steps"
             if trial.vllm
-            else "not held against vLLM's scheduler"
+            else "not compared with vLLM's scheduler"
             + (": there is no environment (`bench engine install cpu`)" if vllm else "")
         )
         click.echo(f"at most {tried.overtakes} requests started before one that came earlier")

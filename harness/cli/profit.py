@@ -21,7 +21,7 @@ from harness.cli.options import ALPHA, FiniteRange, output_format, print_rows
 @click.option("--tau", type=FiniteRange(0, 1e9), default=1e-6, help="Token-step: τ, per token held or charged a step.")
 @click.option("--c", "c", type=FiniteRange(0, 1e9), default=5e-4, help="Token-step: c, per step with work.")
 @click.option("--footprint", type=click.Choice(["decode", "kv"]), default="decode", help="Token-step: what r counts.")
-@click.option("--baseline", metavar="POLICY", default="ljf", help="What break-even is held against.")
+@click.option("--baseline", metavar="POLICY", default="ljf", help="The policy that break-even is computed against.")
 @ALPHA
 @output_format
 def profit(dirs: tuple[Path, ...], alpha: float | None, form: str, **options: Any) -> None:

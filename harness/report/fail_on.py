@@ -116,7 +116,7 @@ class FailOn:
             return None
         support = compared.support
         if support is None:
-            return f"--fail-on {self.text}: {self.metric} was not held against other cost models"
+            return f"--fail-on {self.text}: {self.metric} was not compared with other cost models"
         enough = WORDS[: 1 if self.required == "supported" else 2]
         return None if support.word in enough else f"--fail-on {self.text}: {self.metric}: {support.word}"
 

@@ -19,7 +19,8 @@ from harness.core.errors import USER_ERRORS
 from harness.core.host import read_host
 from harness.core.masking import mask
 from harness.core.records import REQUESTS
-from harness.drive.openai_stream import Answer, conclude
+from harness.drive.conclude import conclude
+from harness.drive.openai_stream import Answer
 from harness.drive.retry_after import wait_s
 from harness.drive.server_said import said_by
 from harness.engines.serving.scraper import samples_of
