@@ -74,6 +74,13 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
 )
 @click.option("--tp", type=_whole("tp"), default=DEFAULTS.tp, help="GPUs that share the model (tensor parallelism).")
 @click.option(
+    "--replicas",
+    type=_whole("replicas"),
+    default=DEFAULTS.replicas,
+    help="Simulated: engines behind one router, each with slots and KV of its own.",
+)
+@click.option("--router", type=click.Choice(CHOICES["router"]), help="With --replicas.  [default: least-loaded]")
+@click.option(
     "--slots",
     callback=several(_whole("slots")),
     default="1024",

@@ -23,8 +23,9 @@ from harness.engines.client import Client
 from harness.engines.outlived import Outlived
 from harness.engines.remedies import remedy_for
 from harness.engines.requests import StreamRequests
-from harness.engines.serving.probe import Served, version_of
+from harness.engines.serving.probe import Served
 from harness.engines.serving.scraper import Scraper
+from harness.engines.serving.server_info import info_of
 from harness.engines.serving.vocabulary import vocabulary_of
 from harness.runs.writer import RunWriter
 from workloads.core.stream import Stream
@@ -73,9 +74,14 @@ class EndpointEngine:
 
     def provenance(self) -> dict[str, Any]:
         """The server and what it says of itself, the client."""
+        info = info_of(self.endpoint)
+        server: dict[str, Any] = {"owned_by": self.served.owner} if self.served.owner else {}
+        if info is not None:
+            server |= {"told_at": info.told_at, **info.settings}
         return {
             "engine": "endpoint",
-            "engine_version": version_of(self.endpoint) or "unknown",
+            "engine_version": "unknown" if info is None else info.version,
+            "server": server,
             "url": self.endpoint.url,
             "path": self.endpoint.path,
             "driver": f"schedbench {__version__}",

@@ -73,6 +73,16 @@ CHECKS = (
     Check("token_times", "requests whose tokens do not match the steps", "requests", None, 0, checks.token_times),
     Check("step_counts", "steps whose token counts contradict themselves", "steps", None, 0, checks.step_counts),
     Check("step_tokens", "tokens that steps and requests tell differently", "tokens", None, 0, checks.step_tokens),
+    # A router's own doing, as preemptions are a policy's.
+    Check(
+        "replica_balance",
+        "tokens of the busiest replica above the mean",
+        "%",
+        None,
+        None,
+        checks.replica_balance,
+        only=checks.has_replicas,
+    ),
     # A policy's own doing, so an observation: a reader is told of them, and no verdict is made of them.
     Check("preemptions", "preemptions a request", "", None, None, checks.preemptions_of),
     Check("clock", "times that run backwards", "times", None, 0, checks.clock_of),

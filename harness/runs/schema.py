@@ -96,6 +96,8 @@ _SPEC: dict[str, ValueForm] = {
     "spec.engine_args": _LINE,
     "spec.profile": _LINE,
     "spec.tp": _whole(1),
+    "spec.replicas": _whole(1),
+    "spec.router": _LINE,
     "spec.config": _OBJECT,
     "spec.host": _LINE,
     "spec.policy_costs": _LINE,
@@ -144,6 +146,7 @@ _MANIFEST: dict[str, ValueForm] = {
     "beside": _all(_all(_NUMBER, "metrics by name"), "an object of cost models with their metrics"),
     "off_grid": _OBJECT,
     "off_grid.share": _SHARE,
+    "replicas": _list_of(_all(_NUMBER, "an object of numbers"), "a list of replicas with their numbers"),
     **_SPEC,
 }
 # What `bench recover` makes again from the tables.

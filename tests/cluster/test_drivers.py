@@ -91,7 +91,8 @@ def test_one_schedule_from_two_hosts_of_two_clocks(
     assert result.code == 0, result.err
     (run,) = result.json["runs"]
     assert run["counts"]["completed"] == 200
-    client = json.loads((tmp_path / run["dir"] / "run.json").read_text())["client"]
+    manifest = json.loads((tmp_path / run["dir"] / "run.json").read_text())
+    client = manifest["client"]
     assert client["processes"] == 2
     assert sorted(host["sent"] for host in client["hosts"]) == [100, 100]
     near, far = sorted(client["hosts"], key=lambda host: host["offset_s"])
@@ -100,7 +101,7 @@ def test_one_schedule_from_two_hosts_of_two_clocks(
     for offset in ("offset_s", "offset_after_s"):
         assert abs(far[offset] - AHEAD_S) <= far["error_s"], "the true offset is known here"
     assert client["clock_error_s"] == far["error_s"]
-    checks = {check["name"]: check for check in run["verdict"]["checks"]}
+    checks = {check["name"]: check for check in manifest["verdict"]["checks"]}
     assert checks["driver_clocks"]["value"] == client["clock_error_s"]
     rows = pq.read_table(tmp_path / run["dir"] / "requests.parquet").to_pylist()
     assert sorted(row["row"] for row in rows) == list(range(200))

@@ -30,6 +30,7 @@ LIMITS: dict[str, tuple[float | None, float | None]] = {
     "token_times": (None, 0),
     "step_counts": (None, 0),
     "step_tokens": (None, 0),
+    "replica_balance": (None, None),
     "preemptions": (None, None),
     "clock": (None, 0),
     "engine_log": (None, 0),
