@@ -21,6 +21,8 @@ from harness.measure.columns import LONGEST_S
 TABLES = {"requests": REQUESTS, "steps": STEPS}
 # Of a run whose tables are made again when they are wanted: what they hold (thin.py).
 DIGESTS = "tables.json"
+# And what pages and comparisons over repeats need of them (thin.py).
+FIGURES = "figures.json"
 
 # Made once: making one looks for a package that is not there.
 _LONGEST = pa.scalar(LONGEST_S)
@@ -32,7 +34,7 @@ _STEP_TIMES = ("t_s", "duration_s")
 _TOKENS = frozenset(
     {"prompt_tokens", "expected_output_tokens", "output_tokens", "preemptions", "cached_tokens", "kv_tokens"}
 )
-_OF_STEPS = frozenset({"prefill_tokens", "decode_requests", "running", "waiting", "preempted", *PRODUCED})
+_OF_STEPS = frozenset({"prefill_tokens", "decode_requests", "running", "waiting", "preempted", "replica", *PRODUCED})
 
 
 def read_table(directory: Path, name: str, columns: Collection[str] | None = None) -> pa.Table:
