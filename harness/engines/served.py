@@ -41,7 +41,7 @@ class Served:
         """What joins run.json: an object a replica, busy time in seconds."""
         if self._count == 1:
             return {}
-        columns: dict[str, list[float]] = {name: sums.tolist() for name, sums in self._sums.items()}
+        columns: dict[str, list[Any]] = {name: sums.tolist() for name, sums in self._sums.items()}
         columns["busy_s"] = [nanoseconds / 1e9 for nanoseconds in columns.pop("busy_ns")]
         return {"replicas": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import cycle
 
@@ -9,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.drive import host_clock
 from harness.drive.host_clock import Reading, clock_name, read_clock
 
 WAYS_NS = st.lists(st.tuples(st.integers(0, 10**8), st.integers(0, 10**8)), min_size=1, max_size=8)
@@ -21,7 +21,7 @@ def test_the_offset_is_within_its_error_however_slow_either_way_is(
 ) -> None:
     here = Here(ways_ns)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_clock.time, "monotonic_ns", lambda: here.now_ns)
+        patch.setattr(time, "monotonic_ns", lambda: here.now_ns)
         reading = read_clock(lambda: here.there(offset_ns), questions=len(ways_ns))
     assert abs(reading.offset_ns - offset_ns) <= reading.error_ns
     assert reading.error_ns == (min(map(sum, ways_ns)) + 1) // 2
@@ -51,6 +51,6 @@ def test_one_clock_is_asked_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["", "another kernel's time:[1]"])
 def test_a_clock_of_another_name_or_of_none_is_asked(name: str) -> None:
-    reading = read_clock(host_clock.time.monotonic_ns, name)
+    reading = read_clock(time.monotonic_ns, name)
     assert not reading.same
     assert abs(reading.offset_ns) <= reading.error_ns
