@@ -22,7 +22,7 @@ def driving_hosts(options: RunOptions) -> Hosts | None:
     nodes = sorted(nodes_of(ray), key=lambda node: (node["NodeManagerAddress"], node["NodeID"]))
     if len(nodes) < options.drivers:
         raise UserError(
-            f"--drivers {options.drivers}: the Ray cluster at {address} has {len(nodes)} nodes: start more with "
+            f"--drivers {options.drivers}: the Ray cluster at {address} has only {len(nodes)}: start more with "
             "`ray start --address`, or give --processes for more driving processes on each"
         )
     chosen = []

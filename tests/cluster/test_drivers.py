@@ -18,6 +18,7 @@ import pytest
 
 from tests.cli.conftest import serve
 from tests.support.commands import Bench, Serve, bench_in
+from tests.support.partial_runs import wait_until
 
 pytest.importorskip("ray", reason="pip install 'schedbench[ray]'")
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(300)]
@@ -74,13 +75,12 @@ def far_node(cluster: Any) -> Iterator[None]:
 
         ray_here.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
         try:
-            while len([node for node in ray_here.nodes() if node["Alive"]]) < 2:
-                assert process.poll() is None, "the node ended"
-                os.sched_yield()
+            wait_until(lambda: len([node for node in ray_here.nodes() if node["Alive"]]) >= 2, process)
         finally:
             ray_here.shutdown()
         yield
-        process.terminate()
+        # unshare heeds no other signal.
+        process.kill()
 
 
 def test_one_schedule_from_two_hosts_of_two_clocks(
