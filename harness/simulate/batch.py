@@ -86,14 +86,16 @@ class BatchLoop:
                     self._timed.tell(hear)
                 state.now_ns = self._now
                 plan = policy.plan(state)
-                again_at, again_ns = self.step_count + plan.steps, due_ns(plan.again_at_s)
+                again_at = self.step_count + plan.steps
+                # Most plans name no time: a call for each is a hundredth of the replay, as is one of `min` below.
+                again_ns = UNLIMITED if plan.again_at_s is None else due_ns(plan.again_at_s)
                 policy_state = policy.state()
                 if policy_state is not log.policy_state:
                     log.set_state(policy_state)
             leap = None
             # Where a request ends with the very next step there is nothing to leap over.
             if self._leap and batch.clock + 1 not in batch.ends_at:
-                until = min(arrivals.next_due, again_ns)
+                until = again_ns if again_ns < arrivals.next_due else arrivals.next_due
                 leap = leap_ahead(state, plan, again_at - self.step_count, self._cost, self._now, until)
             changed = self._step(plan, again_ns) if leap is None else self._take(leap)
             if self.step_count - flushed >= every:
