@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import JSON
+from harness.cli.options import JSON, is_url
 from harness.core.errors import Interrupted, NotMet, RunFailed, UserError
 
 if TYPE_CHECKING:
     from harness.session.grid_plan import Plan
-    from harness.session.grid_run import Executor
+    from harness.session.grid_run import Executor, Resumed
+    from harness.session.grid_store import GridStore
 
 
 @click.command()
 @click.argument("file", metavar="FILE.toml|status")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
+@click.option("--out", default="runs", help="Where run directories go; of s3://… they are made here and sent there.")
 @click.option("--dry-run", is_flag=True, help="Say which cells would run, and about how long; run nothing.")
 @click.option("--retry-failed", is_flag=True, help="Run the cells again that failed before.")
+@click.option("--again", is_flag=True, help="Run what is finished in --out again, beside it.")
 @click.option("--jobs", type=click.IntRange(1, 1024), help="Processes for virtual time.  [default: one a core]")
 @click.option(
     "--devices",
@@ -32,9 +34,10 @@ if TYPE_CHECKING:
 @JSON
 def grid(
     file: str,
-    out: Path,
+    out: str,
     dry_run: bool,
     retry_failed: bool,
+    again: bool,
     jobs: int | None,
     devices: tuple[str, ...],
     most: int,
@@ -46,22 +49,29 @@ def grid(
     What is finished in --out is never run again, so the same command goes on after any stop; a cell that fails stops no
     other. `bench grid status --out DIR` says how far it is, also while it runs.
     """
+    store = _store(out)
+    folder = store.folder if store else Path(out)
     if file == "status":
-        _status(out, as_json)
+        _status(folder, as_json)
         return
     import orjson
 
     from harness.session.grid_file import points_of, read_grid
     from harness.session.grid_plan import plan_grid
-    from harness.session.grid_run import GridSession, told_tally
+    from harness.session.grid_run import GridSession, resume, told_tally
 
     asked = read_grid(Path(file))
+    if store and asked.twice:
+        raise UserError(f"aa = true and --out {out}: both runs of a spec would have one place there: take a directory")
     plan = plan_grid(points_of(asked, most), asked.twice)
+    if store:
+        store.begin(running=not dry_run)
     if dry_run:
-        _dry_run(plan, out, jobs, retry_failed, as_json)
+        _dry_run(plan, jobs, resume(plan, folder, retry_failed, again), as_json)
         return
-    session = GridSession(plan, out, quiet=as_json)
-    tally = session.go(lambda: _executor(out, address, jobs, devices), retry_failed)
+    session = GridSession(plan, folder, quiet=as_json, sent=store.send if store else None)
+    tally = session.go(lambda: _executor(folder, address, jobs, devices), retry_failed, again)
+    unsent = store.end() if store else None
     if as_json:
         failures = [{"cell": label, "reason": why} for label, why in tally.failed.values()]
         click.echo(orjson.dumps(tally.to_dict() | {"failures": failures}))
@@ -69,9 +79,19 @@ def grid(
         for line in told_tally(tally, out):
             click.echo(line)
     if tally.interrupted:
-        raise Interrupted
+        raise Interrupted(unsent or "")
+    if unsent:
+        raise RunFailed(unsent)
     if tally.failed or tally.refused:
         raise RunFailed(f"{len(tally.failed) + tally.refused:,} cells failed or cannot be had")
+
+
+def _store(out: str) -> GridStore | None:
+    if not is_url(out):
+        return None
+    from harness.session.grid_store import GridStore
+
+    return GridStore(out)
 
 
 def _executor(out: Path, address: str | None, jobs: int | None, devices: tuple[str, ...]) -> Executor:
@@ -103,14 +123,13 @@ def _status(out: Path, as_json: bool) -> None:
         raise RunFailed(f"{status['failed']:,} cells failed")
 
 
-def _dry_run(plan: Plan, out: Path, jobs: int | None, retry_failed: bool, as_json: bool) -> None:
+def _dry_run(plan: Plan, jobs: int | None, todo: Resumed, as_json: bool) -> None:
     import orjson
 
     from harness.core.machine import cores
     from harness.session.grid_estimate import estimate
-    from harness.session.grid_run import resume, seconds_in_words, told_refused
+    from harness.session.grid_run import seconds_in_words, told_refused
 
-    todo = resume(plan, out, retry_failed)
     running = [cell for unit in todo.units for cell in unit]
     jobs = jobs or cores()
     expected = estimate(running, jobs)

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from harness.cli.options import ALPHA, FiniteRange, output_format, print_rows
+from harness.cli.options import ALPHA, RUNS, FiniteRange, output_format, print_rows
 
 
 @click.command()
-@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("dirs", nargs=-1, required=True, type=RUNS)
 @click.option("--price-in", metavar="P", help="Price per prompt token, or per million as 0.2/M.")
 @click.option("--price-out", metavar="P", help="Price per output token, or per million as 0.6/M.")
 @click.option("--gpu-hour", metavar="P", help="Price of an hour of all GPUs that serve the run.")

@@ -62,6 +62,7 @@ class Connection(asyncio.Protocol):
         "_ended",
         "_fd",
         "_framed",
+        "_last_piece",
         "_more",
         "_now",
         "_owner",
@@ -76,6 +77,7 @@ class Connection(asyncio.Protocol):
         "answer",
         "echoed_id",
         "made_ns",
+        "on_body",
         "requests",
         "status",
         "t_ns",
@@ -86,14 +88,15 @@ class Connection(asyncio.Protocol):
     def __init__(self, owner: Owner, clock: Clock) -> None:
         self._owner = owner
         self._now = clock.now_ns
-        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._fd: int | None = None
         self.transport: asyncio.Transport | None = None
         self.answer: Answer | None = None
         self.requests = 0
         self.made_ns = 0
         self.usable = False
-        self._pieces: list[bytes] = []  # of a stream's body, of this read
+        self._pieces: list[bytes] = []  # of a body, of this read
+        self.on_body = self._pieces.append  # called by the parser
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._reset()
 
     def _reset(self) -> None:
@@ -179,9 +182,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             wrong = f"bad_http: {error}"
         if self._pieces:
-            for piece in self._pieces:
-                answer.feed(piece, t_ns)
-            self._pieces.clear()
+            self._bodies(answer, t_ns)
         if self._ended:
             # What follows a whole answer says nothing against it, but nobody knows whose the next one would be.
             self.usable = self.usable and not self._more and wrong is None
@@ -194,6 +195,19 @@ class Connection(asyncio.Protocol):
             or self._read > answer.most_bytes
         ):
             self._fail(wrong or self._too_much(answer))
+
+    def _bodies(self, answer: Answer, t_ns: int) -> None:
+        """Takes the pieces of the answer's body that this read brought."""
+        pieces = self._pieces
+        self._since_body = 0
+        if self._ended:
+            del pieces[self._last_piece :]
+        if self._streams:
+            for piece in pieces:
+                answer.feed(piece, t_ns)
+        elif len(self._body) < MAX_ERROR_BYTES:
+            self._body = (self._body + b"".join(pieces))[:MAX_ERROR_BYTES]
+        pieces.clear()
 
     def _too_much(self, answer: Answer) -> str:
         """How an answer under way goes beyond what is read of one."""
@@ -255,16 +269,6 @@ class Connection(asyncio.Protocol):
         if self.status >= 200:
             self._since_body = 0
 
-    def on_body(self, data: bytes) -> None:
-        """Called by the parser."""
-        if self._ended:
-            return
-        self._since_body = 0
-        if self._streams:
-            self._pieces.append(data)
-        elif len(self._body) < MAX_ERROR_BYTES:
-            self._body += data[:MAX_ERROR_BYTES]
-
     def on_message_complete(self) -> None:
         """Called by the parser."""
         if self._ended:
@@ -273,6 +277,7 @@ class Connection(asyncio.Protocol):
             self._forget_head()  # 100 Continue and its like: the answer is still to come
         else:
             self._ended = True
+            self._last_piece = len(self._pieces)
 
     def _whole(self) -> None:
         answer, self.answer = self.answer, None

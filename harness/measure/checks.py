@@ -104,7 +104,7 @@ def steady_of(evidence: Evidence) -> float | str:
     if evidence.measured.waves is None:
         return "all requests were sent at once"
     start, end = span(evidence.measured.requests)
-    window = evidence.measured.window
+    window = evidence.measured.loaded
     if window is None or end <= start:
         return "the run has no span"
     return min(100.0, 100 * (window.end - window.start) / (end - start))

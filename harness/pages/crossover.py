@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from harness.pages.numbers import is_own_profile
 from harness.pages.traffic import gpu_label, held, workload_words
 from harness.profiles.files import gpu_names, load_gpu
 from harness.profiles.pair import Pair, load_pair
+from harness.published.cache import JsonCache
 from harness.report.words import NOT_TESTED
 from policies.core import PolicyError, StepCosts
 from policies.online.threshold import crossover, theta0
@@ -78,13 +80,13 @@ class CrossoverPoint:
         return self.predicted == self.won
 
 
-def crossover_values(boards: Sequence[Board]) -> dict[str, Any]:
+def crossover_values(boards: Sequence[Board], cache: JsonCache) -> dict[str, Any]:
     """What the map's template is given."""
     model = _usual_model(boards)
-    boundaries = boundaries_of(model)
+    boundaries = _kept_boundaries(model, cache)
     if not boundaries:
         model = DEFAULT_MODEL
-        boundaries = boundaries_of(model)
+        boundaries = _kept_boundaries(model, cache)
     points = [point for point in map(point_of, boards) if point is not None]
     return {
         "model": model,
@@ -108,6 +110,20 @@ def _usual_model(boards: Sequence[Board]) -> str:
 
 def _boundary_document(boundary: GpuBoundary) -> list[Any]:
     return [boundary.bandwidth_tb_s, {str(size): values for size, values in boundary.equal.items()}]
+
+
+def _kept_boundaries(model: str, cache: JsonCache) -> list[GpuBoundary]:
+    """The same as `boundaries_of`, which nothing but the code and the model decide."""
+    key = hashlib.sha256(f"boundaries of {model}".encode()).hexdigest()
+    kept = cache.get_or_make(key, lambda: [_boundary_values(one) for one in boundaries_of(model)])
+    return [
+        GpuBoundary(gpu, bandwidth, basis, dict(zip(SIZES, equal, strict=True)))
+        for gpu, bandwidth, basis, equal in kept
+    ]
+
+
+def _boundary_values(boundary: GpuBoundary) -> list[Any]:
+    return [boundary.gpu, boundary.bandwidth_tb_s, boundary.basis, list(boundary.equal.values())]
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -36,6 +37,8 @@ def test_every_cell_runs_once_and_a_second_command_finds_nothing_to_do(bench: Be
     assert len(runs_in(small / "runs")) == 16
     again = bench("grid", "grid.toml", "--out", "runs", "--json")
     assert (again.code, again.json["before"], again.json["done"]) == (0, 16, 0)
+    assert "16 cells: 16 finished before, 0 to run (--again runs them all again" in again.err
+    assert "16 cells, 16 to run: about" in bench("grid", "grid.toml", "--out", "runs", "--again", "--dry-run").err
     status = bench("grid", "status", "--out", "runs")
     assert (status.code, status.out) == (0, "finished: 16 of 16 cells finished, 0 failed, 0 left\n")
     # What a command makes without a grid is the same run.
@@ -49,6 +52,24 @@ def test_every_cell_runs_once_and_a_second_command_finds_nothing_to_do(bench: Be
     more = bench("grid", "grid.toml", "--out", "runs", "--json")
     assert (more.json["before"], more.json["done"]) == (16, 8)
     assert len(bench("list", "runs", "--json").json["runs"]) == 24
+
+
+def test_a_grid_goes_on_from_a_store_on_any_machine(bench: Bench, small: Path) -> None:
+    one_repeat = SMALL.replace("[8, 16]", "8").replace("repeat = 2", "repeat = 1")
+    (small / "grid.toml").write_text(one_repeat)
+    url = f"file://{small}/store"
+    first = bench("grid", "grid.toml", "--out", url)
+    assert first.code == 0, first.err
+    assert f"bench site build --results {url}, bench compare and bench list read what is there" in first.out
+    assert bench("grid", "status", "--out", url).out == "finished: 4 of 4 cells finished, 0 failed, 0 left\n"
+    # Another machine has nothing of what is kept here.
+    shutil.rmtree(small / "cache" / "stores")
+    (small / "grid.toml").write_text(one_repeat.replace('"l40s", ', '"l40s", "b300", '))
+    other = bench("grid", "grid.toml", "--out", url, "--json")
+    assert (other.json["before"], other.json["done"]) == (4, 2)
+    listed = bench("list", url, "--json")
+    assert len({run["digest"] for run in listed.json["runs"]}) == len(listed.json["runs"]) == 6
+    assert not (small / "file:").exists()
 
 
 def test_a_failing_cell_stops_no_other_and_is_told_at_the_end(bench: Bench, small: Path) -> None:
