@@ -93,6 +93,8 @@ def settings_words(board: Board) -> str:
         words.append(f"policies told {spec['policy_costs']} step costs")
     if spec.get("slo"):
         words.append(slo_words(spec["slo"]))
+    if board.steady:
+        words.append("start and end left out")
     return " · ".join(words)
 
 

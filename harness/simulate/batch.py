@@ -126,14 +126,17 @@ class BatchLoop:
                     self._timed.tell(hear)
                 state.now_ns = self._now
                 plan = policy.plan(state)
-                again_at, again_ns = self.step_count + plan.steps, due_ns(plan.again_at_s)
+                again_at = self.step_count + plan.steps
+                # Most plans name no time: a call for each is a hundredth of the replay, as is one of `min` below.
+                again_ns = UNLIMITED if plan.again_at_s is None else due_ns(plan.again_at_s)
                 policy_state = policy.state()
                 if policy_state is not log.policy_state:
                     log.set_state(policy_state)
             leap = None
             # Where a request ends with the very next step there is nothing to leap over.
             if self._leap and batch.clock + 1 not in batch.ends_at:
-                until = min(arrivals.horizon, again_ns)
+                horizon = arrivals.horizon
+                until = again_ns if again_ns < horizon else horizon
                 # Nor where what another replica does may cut it short.
                 if not self._lists_gaps or until - self._now >= SHORTEST * self._duration:
                     most = again_at - self.step_count
