@@ -84,6 +84,11 @@ def is_phased(run: Run) -> bool:
     return (isinstance(source, dict) and "phases" in source) or start_and_end.is_phased(run.spec)
 
 
+def show_steady_rows(runs: Sequence[Run]) -> bool:
+    """Whether tables of these runs show steady values, as their comparison's headline does."""
+    return all("ttft_s_steady" in run.summary.get("metrics", {}) and not is_phased(run) for run in runs)
+
+
 def _row_over_repeats(
     name: str, values: Sequence[tuple[float, float]], equals: Sequence[Sequence[float]], share: float
 ) -> ComparedMetric | None:

@@ -11,6 +11,7 @@ from harness.measure.metrics import FAIRNESS, METRICS, Metric
 from harness.measure.verdict import worst
 from harness.report.arms import arms_of
 from harness.report.document import kind_words, run_document
+from harness.report.rows import show_steady_rows
 from harness.report.sentences import could_have_shown, shown_word
 from harness.report.words import HEADLINE, steady_name
 from harness.runs.run import Run
@@ -229,7 +230,7 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
     title = " and ".join(sorted({kind_words(run) for run in runs}))
     if any(len(arm) > 1 for arm in arms):
         title += ", means of the repeats"
-    steady = all("ttft_s_steady" in run.summary.get("metrics", {}) for run in runs)
+    steady = show_steady_rows(runs)
     if steady:
         title += "; start and end left out"
     suffix = "_steady" if steady else ""
