@@ -98,7 +98,7 @@ def test_a_run_that_was_not_sent_to_its_end_is_none(
     memory.rm(f"/store/results/{sent}", recursive=True)
     assert len(find_runs(fetch(URL))) == 1
     memory.rm_file(other.replace("memory:/", "") + f"/{SUMS}")
-    with pytest.raises(UserError, match=r"no whole run there \(1 without sha256.json"):
+    with pytest.raises(UserError, match="no whole run there"):
         fetch(URL)
 
 
@@ -124,7 +124,7 @@ def test_sums_that_name_what_no_run_has_are_refused(
     ("url", "said"),
     [
         ("nothing://there", "no URL of a store"),
-        ("memory://empty", "nothing there: `bench publish RUN --results memory://empty` begins it"),
+        ("memory://empty", "no whole run there .*: `bench publish RUN --results memory://empty` sends one"),
         ("ftp://127.0.0.1:1/x", "cannot be reached or read .ConnectionRefusedError"),
     ],
 )
