@@ -23,7 +23,7 @@ from harness.report.comparison import compare_runs
 from harness.report.document import is_twin, kind_words
 from harness.report.reader import RunReader
 from harness.report.rows import show_steady_rows
-from harness.report.sentences import support_words
+from harness.report.sentences import phase_lines, support_words
 from harness.report.words import steady_name
 from harness.runs.run import gpu_name
 from harness.runs.schema import KINDS
@@ -302,7 +302,7 @@ def _compare_arms(base: Arm, arm: Arm, reader: RunReader, allow: Sequence[str]) 
         name: [metric.ratio, metric.low, metric.high, metric.p, metric.word, metric.a, metric.b]
         for name, metric in comparison.metrics.items()
     }
-    notes = [comparison.method, *comparison.notes]
+    notes = [comparison.method, *comparison.notes, *phase_lines(comparison)]
     if len(common) < max(len(left), len(right)):
         notes.append(f"over what both have: {len(common)} of {len(left)} and {len(right)} repeats")
     support = {
