@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +13,11 @@ from typing import Any
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.measure.statistics import t_quantile
 from harness.measure.verdict import worst
+from harness.pages.values import MetricMean, means_of
 from harness.published.cache import JsonCache
 from harness.published.corpus import Corpus, PublishedRun
-from harness.report.arms import arms_of
+from harness.report.arms import arms_of, sound_and_broken
 from harness.report.comparable import end_of_path
 from harness.report.comparison import compare_runs
 from harness.report.document import is_twin, kind_words
@@ -43,15 +42,6 @@ _DEFAULTS = {
     for field in dataclasses.fields(RunSpec)
     if (field.default, field.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
 }
-
-
-@dataclass(frozen=True, slots=True)
-class MetricMean:
-    """A metric of an arm: its mean over the repeats, and the 95 % interval where there is one."""
-
-    mean: float
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +123,17 @@ class Board:
     @property
     def rate(self) -> str:
         """The metric that decides: the first headline of its comparisons; with limits what met them."""
-        rates = (arm.headline[0] for arm in self.arms if arm.headline)
-        found = next((name for name in rates if name.startswith(_RATES)), None)
-        return found or ("goodput" if self.spec.slo else "output_throughput")
+        return _rate_of(self.arms)
 
     @property
     def kind_words(self) -> str:
         """The kind of its numbers in words."""
         return kind_words(self.first.run)
+
+    @property
+    def newest(self) -> str:
+        """When the newest of its runs began, as run.json tells it; empty where none of them does."""
+        return max(str(one.run.manifest.get("started_utc") or "") for arm in self.arms for one in arm.runs)
 
     @property
     def is_toy(self) -> bool:
@@ -213,7 +206,8 @@ def board_of(runs: list[PublishedRun], cache: JsonCache, reader: RunReader | Non
         # Reported figures are not ranked: the baseline, then by name.
         arms.sort(key=lambda arm: (arm.level == "INVALID", arm.policy != baseline, arm.policy))
     else:
-        arms.sort(key=lambda arm: (arm.level == "INVALID", -_throughput(arm), arm.policy))
+        rate = _rate_of(arms)
+        arms.sort(key=lambda arm: (arm.level == "INVALID", -_value(arm, rate), arm.policy))
     name = hashlib.sha256(board_key(runs[0]).encode()).hexdigest()[:10]
     return Board(name, kind, tuple(arms), baseline)
 
@@ -233,15 +227,14 @@ def _started(published: PublishedRun) -> tuple[float, str]:
 
 
 def _arms(runs: Sequence[PublishedRun]) -> list[Arm]:
-    """The arms of these runs; INVALID repeats make an arm of their own, since INVALID averages with nothing."""
+    """The arms of these runs; broken repeats make an arm of their own, since INVALID averages with nothing."""
     by_path = {published.run.path: published for published in runs}
     arms = []
     for group in arms_of([published.run for published in runs]):
-        repeats = [by_path[run.path] for run in sorted(group, key=lambda run: run.spec.repeat)]
-        for is_invalid in (False, True):
-            part = tuple(repeat for repeat in repeats if (repeat.run.level == "INVALID") is is_invalid)
+        for part in sound_and_broken(sorted(group, key=lambda run: run.spec.repeat)):
             if part:
-                arms.append(Arm(part, _means(part)))
+                repeats = tuple(by_path[run.path] for run in part)
+                arms.append(Arm(repeats, means_of(repeats)))
     return arms
 
 
@@ -250,49 +243,16 @@ def _natural(text: str) -> tuple[tuple[str, float], ...]:
     return tuple((word, float(number or 0)) for word, number in re.findall(r"([^\d]+)(\d*\.?\d*)", text))
 
 
-def _throughput(arm: Arm) -> float:
-    value = arm.values.get("output_throughput") or arm.values.get("request_throughput")
-    return value.mean if value else 0.0
+def _rate_of(arms: Sequence[Arm]) -> str:
+    rates = (arm.headline[0] for arm in arms if arm.headline)
+    found = next((name for name in rates if name.startswith(_RATES)), None)
+    return found or ("goodput" if arms[0].first.run.spec.slo else "output_throughput")
 
 
-def _means(repeats: Sequence[PublishedRun]) -> dict[str, MetricMean]:
-    """Every metric that all repeats have, by name."""
-    values = [_run_values(published) for published in repeats]
-    means = {}
-    for name in dict.fromkeys(name for by_name in values for name in by_name):
-        mean = _mean_over_repeats([by_name.get(name) for by_name in values])
-        if mean is not None:
-            means[name] = mean
-    return means
-
-
-def _run_values(published: PublishedRun) -> dict[str, MetricMean]:
-    """A run's metrics, a distribution's mean and percentiles apart: `ttft_s`, `ttft_s.p99`."""
-    by_name = {}
-    for name, values in published.run.summary.get("metrics", {}).items():
-        central = values.get("value", values.get("mean"))
-        if central is not None:
-            by_name[name] = MetricMean(central, values.get("low"), values.get("high"))
-        for key, value in values.items():
-            if key in ("p50", "p90", "p95", "p99", "max") and value is not None:
-                by_name[f"{name}.{key}"] = MetricMean(value)
-    return by_name
-
-
-def _mean_over_repeats(values: Sequence[MetricMean | None]) -> MetricMean | None:
-    """The mean with Student's t on the repeats' spread; one repeat keeps the interval from within it.
-
-    None where a repeat does not have the metric.
-    """
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
-        return None
-    if len(known) == 1:
-        return known[0]
-    mean = math.fsum(value.mean for value in known) / len(known)
-    variance = math.fsum((value.mean - mean) ** 2 for value in known) / (len(known) - 1)
-    half = t_quantile(len(known) - 1) * math.sqrt(variance / len(known))
-    return MetricMean(mean, mean - half, mean + half)
+def _value(arm: Arm, rate: str) -> float:
+    """The arm's mean of the rate that decides; where it has none, of output tokens/s or requests/s."""
+    named = (arm.values.get(name) for name in (rate, "output_throughput", "request_throughput"))
+    return next((value.mean for value in named if value), 0.0)
 
 
 def _against(base: Arm, arm: Arm, cache: JsonCache, reader: RunReader) -> Arm:

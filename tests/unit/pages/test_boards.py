@@ -13,13 +13,14 @@ import pytest
 from scipy import stats
 
 from harness.pages.answers import GAIN, KEEP, NOTHING, answer_of, ranks_of, twins_of
-from harness.pages.boards import Board, MetricMean, board_key
+from harness.pages.boards import Board, board_key
 from harness.pages.front import superseded
 from harness.pages.numbers import load_words
 from harness.pages.pareto import ParetoPoint, pareto_chart, with_front
 from harness.pages.reported import ReportedChange, reported_changes
 from harness.pages.site import Site
 from harness.pages.traffic import BUSY, LIGHT, SATURATED, load_of
+from harness.pages.values import MetricMean
 from harness.runs.run import gpu_name
 from harness.runs.schema import KINDS
 from tests.support.runfactory import SPEC, toy_run, write_run
@@ -123,7 +124,7 @@ def test_where_nothing_gains_the_baseline_is_kept_and_the_dearest_named(tmp_path
     write_three(tmp_path / "results", {"v1": 1.0, "v0": 0.9, "eb": 0.5})
     answer = answer_of(only_board(site(tmp_path)))
     assert (answer.tone, answer.short) == (KEEP, "keep v1")
-    assert answer.sentences[0] == "Keep v1: none of 2 others was shown to be better in output tok/s."
+    assert answer.sentences[0] == "Keep v1: none of 2 others was shown to be better in steady output tok/s."
     assert answer.sentences[1].startswith("eb costs most: -5")
 
 
