@@ -22,7 +22,9 @@ from harness.report.comparable import end_of_path
 from harness.report.comparison import compare_runs
 from harness.report.document import is_twin, kind_words
 from harness.report.reader import RunReader
-from harness.report.sentences import support_words
+from harness.report.rows import show_steady_rows
+from harness.report.sentences import phase_lines, support_words
+from harness.report.words import steady_name
 from harness.runs.run import gpu_name
 from harness.runs.schema import KINDS
 
@@ -98,12 +100,16 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Arms that differ in nothing but the policy: ranked those that are not INVALID, the rest shown beneath."""
+    """Arms that differ in nothing but the policy: ranked those that are not INVALID, the rest shown beneath.
+
+    `steady` says whether its values leave out the start and the end of a closed loop.
+    """
 
     id: str
     kind: str
     arms: tuple[Arm, ...]
     baseline: str | None
+    steady: bool = False
 
     @property
     def first(self) -> PublishedRun:
@@ -123,7 +129,13 @@ class Board:
     @property
     def rate(self) -> str:
         """The metric that decides: the first headline of its comparisons; with limits what met them."""
-        return _rate_of(self.arms)
+        rates = (arm.headline[0] for arm in self.arms if arm.headline)
+        found = next((name for name in rates if name.startswith(_RATES)), None)
+        return found or self.row("goodput" if self.spec.slo else "output_throughput")
+
+    def row(self, name: str) -> str:
+        """The row that a column of this metric shows: the steady one where start and end are left out."""
+        return steady_name(name) if self.steady else name
 
     @property
     def kind_words(self) -> str:
@@ -202,14 +214,16 @@ def board_of(runs: list[PublishedRun], cache: JsonCache, reader: RunReader | Non
         base = next(arm for arm in arms if arm.policy == baseline)
         reader = reader or RunReader(REMEMBERED)
         arms = [arm if arm is base else _against(base, arm, cache, reader) for arm in arms]
-    if kind == "reported":
-        # Reported figures are not ranked: the baseline, then by name.
-        arms.sort(key=lambda arm: (arm.level == "INVALID", arm.policy != baseline, arm.policy))
-    else:
-        rate = _rate_of(arms)
-        arms.sort(key=lambda arm: (arm.level == "INVALID", -_value(arm, rate), arm.policy))
     name = hashlib.sha256(board_key(runs[0]).encode()).hexdigest()[:10]
-    return Board(name, kind, tuple(arms), baseline)
+    counted = [published.run for arm in arms if arm.level != "INVALID" for published in arm.runs]
+    board = Board(name, kind, tuple(arms), baseline, bool(counted) and show_steady_rows(counted))
+
+    def place(arm: Arm) -> tuple[Any, ...]:
+        # Reported figures are not ranked: the baseline, then by name.
+        rank = arm.policy != baseline if kind == "reported" else -_throughput(arm, board)
+        return arm.level == "INVALID", rank, arm.policy
+
+    return dataclasses.replace(board, arms=tuple(sorted(arms, key=place)))
 
 
 def _first_of_each_spec(runs: Sequence[PublishedRun]) -> list[PublishedRun]:
@@ -243,16 +257,10 @@ def _natural(text: str) -> tuple[tuple[str, float], ...]:
     return tuple((word, float(number or 0)) for word, number in re.findall(r"([^\d]+)(\d*\.?\d*)", text))
 
 
-def _rate_of(arms: Sequence[Arm]) -> str:
-    rates = (arm.headline[0] for arm in arms if arm.headline)
-    found = next((name for name in rates if name.startswith(_RATES)), None)
-    return found or ("goodput" if arms[0].first.run.spec.slo else "output_throughput")
-
-
-def _value(arm: Arm, rate: str) -> float:
-    """The arm's mean of the rate that decides; where it has none, of output tokens/s or requests/s."""
-    named = (arm.values.get(name) for name in (rate, "output_throughput", "request_throughput"))
-    return next((value.mean for value in named if value), 0.0)
+def _throughput(arm: Arm, board: Board) -> float:
+    names = (board.rate, board.row("output_throughput"), "request_throughput")
+    value = next((arm.values[name] for name in names if name in arm.values), None)
+    return value.mean if value else 0.0
 
 
 def _against(base: Arm, arm: Arm, cache: JsonCache, reader: RunReader) -> Arm:
@@ -298,7 +306,7 @@ def _compare_arms(base: Arm, arm: Arm, reader: RunReader, allow: Sequence[str]) 
         name: [metric.ratio, metric.low, metric.high, metric.p, metric.word, metric.a, metric.b]
         for name, metric in comparison.metrics.items()
     }
-    notes = [comparison.method, *comparison.notes]
+    notes = [comparison.method, *comparison.notes, *phase_lines(comparison)]
     if len(common) < max(len(left), len(right)):
         notes.append(f"over what both have: {len(common)} of {len(left)} and {len(right)} repeats")
     support = {

@@ -22,7 +22,7 @@ from harness.report.reader import RunReader
 # What stands first of a comparison: the rates and latencies that people decide by, and fairness.
 KEY_ROWS = (
     *("output_throughput", "output_throughput_steady", "total_throughput", "request_throughput", "goodput"),
-    *("ttft_s", "ttft_s.p99", "tpot_s", "tpot_s.p99", "itl_s.p99", "e2el_s", "gap_mean"),
+    *("ttft_s", "ttft_s_steady", "ttft_s.p99", "tpot_s", "tpot_s_steady", "itl_s.p99", "e2el_s", "gap_mean"),
 )
 # What makes an arm the best of its policy in a family.
 BEST_BY = "total_throughput"

@@ -1,4 +1,4 @@
-"""The values of an arm: every metric as the mean over its repeats, with its interval."""
+"""The values of an arm: means over its repeats, and how far these spread."""
 
 from __future__ import annotations
 
