@@ -62,6 +62,7 @@ class Turns:
         if not exclusive:
             # The batch that this reaches is known only with the next view.
             self.filling = False
+            self.kept_out = view.waiting > admit
             self._note(running + admit, self._gate.closed)
         return StepPlan(Phase.PREFILL if exclusive else Phase.MIXED, admit, 1, self.tokens)
 
