@@ -2,6 +2,8 @@
 PYTHON ?= python3
 RUN = .venv/bin
 PIP = $(RUN)/python -m pip --disable-pip-version-check
+# Where it is set, each start compiles all of bench again, and each start of vLLM all of vLLM: 17 s.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup browser engine demo demo-vllm test test-vllm test-unit test-cli test-properties test-browser check static unit
 .PHONY: soak bench mutants clean
@@ -12,13 +14,14 @@ setup: .venv/ready
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "bench needs Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(PIP) install --quiet --upgrade 'pip>=25.1'
-	$(PIP) install --quiet -c constraints.txt -e .
+	$(PIP) install --quiet --no-compile -c constraints.txt -e .
 	@touch $@
 
-# What only developers need comes when they need it, so that a first `make demo` is short.
+# What only developers need comes when they need it, so that a first `make demo` is short: most files of the packages
+# are never imported, so none is compiled before it is.
 .venv/dev: .venv/ready
-	$(PIP) install --quiet -c constraints.txt --group dev
+	$(PIP) install --quiet --upgrade 'pip>=25.1'
+	$(PIP) install --quiet --no-compile -c constraints.txt --group dev
 	@touch $@
 
 # The main job: real ShareGPT lengths under two policies on a virtual L40S, five repeats, which is better, and a site.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -77,6 +77,8 @@ class Light:
 
     estimates: dict[str, Estimate | None]
     beyond: float | None
+    # No tail is a headline here.
+    episodes: Counter[str] = field(default_factory=Counter)
 
 
 class Memory:
@@ -85,17 +87,17 @@ class Memory:
     def __init__(self) -> None:
         self.runs: dict[Path, Light] = {}
 
-    def estimates(self, run: Run, _: float | None, names: Sequence[str]) -> dict[str, Estimate | None]:
-        """Estimates by name, None for what is not kept."""
-        return {name: self.runs[run.path].estimates.get(name) for name in names}
+    def values(self, run: Run, _: float | None) -> dict[str, float | None]:
+        """Values by name."""
+        return {name: one.value for name, one in self.runs[run.path].estimates.items() if one is not None}
 
-    def measured(self, run: Run, _: float | None) -> Light:
+    def estimate(self, run: Run, _: float | None, name: str) -> Estimate | None:
+        """A value with its parts."""
+        return self.runs[run.path].estimates[name]
+
+    def facts(self, run: Run) -> Light:
         """What is kept of the run."""
         return self.runs[run.path]
-
-    def episodes(self, *_: Any) -> int:
-        """No tail is a headline here."""
-        return 0
 
 
 MEMORY = Memory()

@@ -29,7 +29,7 @@ def words(pairs: Sequence[tuple[Run, Run]], equals: Sequence[Sequence[Run]] = ()
     """The headline rows with their words, as `bench compare` would say them."""
     rows = compared_rows(pairs, equals, NO_ALPHA, True, MEMORY)  # type: ignore[arg-type]
     headline = headline_of(rows, Rules())
-    kept = withheld(pairs, list(rows), NO_ALPHA, MEMORY)  # type: ignore[arg-type]
+    kept = withheld(pairs, list(rows), MEMORY)  # type: ignore[arg-type]
     return {name: row for name, row in decide(rows, headline, Rules(), kept, {}).items() if name in headline}
 
 

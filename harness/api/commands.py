@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def run(*, out: str | Path = "runs", quiet: bool = True, **options: Any) -> Results:
+def run(*, out: str | Path = "runs", quiet: bool = True, again: bool = False, **options: Any) -> Results:
     """Does what `bench run` does, with the options of the command line: `run(gpu="l40s", policy="v1,ebplus", …)`.
 
     Names have underscores for hyphens (`token_budget=8192`); `gpu`, `policy` and `workload` take a text or a list.
-    Returns the runs, in the order in which they ran. `quiet=False` shows their progress on standard error. UserError
+    Returns the runs, in the order in which they ran; what is finished in `out` is read, and run `again` only where that
+    is asked for. `quiet=False` shows their progress on standard error. UserError
     where an option is off, RunFailed where a run broke: what was recorded before is kept in `out`.
     """
     from harness.session.choose import choose
@@ -31,7 +32,7 @@ def run(*, out: str | Path = "runs", quiet: bool = True, **options: Any) -> Resu
     asked = read_options(options)
     chosen = choose(asked)
     plan = repeat_plan(asked)
-    session = RunSession(START[chosen.engine](asked), Path(out), quiet=quiet, why=chosen.why, plan=plan)
+    session = RunSession(START[chosen.engine](asked), Path(out), quiet=quiet, why=chosen.why, plan=plan, again=again)
     runs = session.go()
     if session.failure is not None:
         raise session.failure

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import JSON
+from harness.cli.options import HERE, JSON, RUNS
 
 
 class RunsOrCommand(click.Group):
@@ -30,8 +30,8 @@ def calibrate() -> None:
 
 
 @calibrate.command(name="from-runs")
-@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The profile file to write, FILE.toml.")
+@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=RUNS)
+@click.option("--out", required=True, type=HERE, help="The profile file to write, FILE.toml.")
 @click.option("--kv-tokens", type=click.IntRange(16, 10**9), help="KV-cache capacity.  [default: the runs' own]")
 @click.option("--label", help="What the profile calls the machine.  [default: its GPU's or its own]")
 @JSON
@@ -57,7 +57,7 @@ def from_runs(dirs: tuple[Path, ...], out: Path, kv_tokens: int | None, label: s
 
 
 @calibrate.command()
-@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN", type=RUNS)
 @click.option("--cost-model", default="auto", metavar="MODEL", help="auto, roofline, kernels or kernels:PATH.")
 def host(run: Path, cost_model: str) -> None:
     """Find the host's time in a step (t0, and h a decode) on one real run, as --host takes it.
@@ -89,10 +89,8 @@ def _sizes(_: click.Context, option: click.Parameter, text: str | None) -> tuple
 
 @calibrate.command()
 @click.option("--model", required=True, help="Whose heads: a name of `bench gpus`, an id of the hub, or a config.json.")
-@click.option(
-    "--out", required=True, type=click.Path(path_type=Path), help="The table to write or go on with, FILE.csv."
-)
-@click.option("--gpu", help="cpu, or the GPU here whose tables the pure calls are held against.")
+@click.option("--out", required=True, type=HERE, help="The table to write or go on with, FILE.csv.")
+@click.option("--gpu", help="cpu, or the GPU here whose tables the pure calls are compared with.")
 @click.option("--tp", type=click.IntRange(1, 64), default=1, help="GPUs that share the model: heads of one of them.")
 @click.option("--engine-python", help="A Python with vLLM.  [default: bench's own]")
 @click.option("--chunks", callback=_sizes, metavar="N,N…", help="New tokens of the prompt in a call.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.conditions import FAIL_ON, check_comparisons
-from harness.cli.options import ALPHA, WORDS, output_format, print_rows, rules_of
+from harness.cli.options import ALPHA, RUNS, WORDS, output_format, print_rows, rules_of
 from harness.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("dirs", nargs=-1, required=True, type=RUNS)
 @click.option("--baseline", metavar="POLICY", help="The policy that is A.  [default: the first named, else v1]")
 @click.option("--allow", default="", metavar="NAME,…", help="What may differ besides the policy: model,gpu,trace,…")
 @WORDS

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from harness.cli.options import JSON
+from harness.cli.options import HERE, JSON
 
 
 @click.command()
@@ -39,7 +38,7 @@ def doctor(as_json: bool) -> None:
 @click.option("--fail-every", type=int, default=0, help="Every Nth request fails; 0: none.")
 @click.option("--fail-kind", default="500", help="500, 429, cut, errevent or mix.")
 @click.option("--text", default=" the", help="What each token says.")
-@click.option("--log", type=click.Path(path_type=Path), help="CSV with the server's own times, a row a request.")
+@click.option("--log", type=HERE, help="CSV with the server's own times, a row a request.")
 @click.option("--model", default="mock", help="The name it serves.")
 @click.option("--tokenizer", default="", help="Counts text prompts; without one a token is four bytes.")
 @click.option("--slots", type=int, default=0, help="Requests that run at once, the rest waits; 0: no limit.")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from harness.cli.options import HERE
+
 
 @click.group(name="engine")
 def engines() -> None:
@@ -14,7 +16,7 @@ def engines() -> None:
 
 @engines.command()
 @click.argument("kind", type=click.Choice(["cpu", "cuda"]))
-@click.option("--dir", "directory", type=click.Path(path_type=Path), help="Where.  [default: in bench's cache]")
+@click.option("--dir", "directory", type=HERE, help="Where.  [default: in bench's cache]")
 def install(kind: str, directory: Path | None) -> None:
     """Make a Python environment with a pinned vLLM in it, and check that it can be imported."""
     from harness.engines.serving.environments import install as install_engine
@@ -23,7 +25,7 @@ def install(kind: str, directory: Path | None) -> None:
 
 
 @engines.command(name="tiny-model")
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=HERE)
 def tiny_model(directory: Path) -> None:
     """Make a small random model with a tokenizer, to try real vLLM on a CPU."""
     from harness.engines.serving.tiny_model import FLAGS, make_tiny_model

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli.options import HERE, RUNS
 from harness.core.errors import UserError
 
 _IN = ("vllm", "aiperf", "genai-perf", "guidellm", "inference-perf", "llm-d")
@@ -13,13 +14,13 @@ _OUT = ("vllm", "llm-d")
 
 
 @click.command(name="import")
-@click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, metavar="FILE…", type=HERE)
 @click.option("--format", "form", type=click.Choice(_IN), help="Which tool wrote it.  [default: by its content]")
 @click.option("--gpu", default="unknown", help="A label for what it ran on.")
 @click.option("--policy", default="external", help="A label for how it was scheduled.")
 @click.option("--workload", default="not told", help="A label for what was asked.")
 @click.option("--model", default="", help="The model, where the file does not tell it.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
+@click.option("--out", type=HERE, default=Path("runs"), help="Where run directories go.")
 def import_results(
     files: tuple[Path, ...], form: str | None, gpu: str, policy: str, workload: str, model: str, out: Path
 ) -> None:
@@ -37,9 +38,9 @@ def import_results(
 
 
 @click.command(name="export")
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=RUNS)
 @click.option("--to", "form", required=True, type=click.Choice(_OUT), help="Whose schema.")
-@click.option("--output", type=click.Path(path_type=Path), help="The file.  [default: standard output]")
+@click.option("--output", type=HERE, help="The file.  [default: standard output]")
 def export_run(run: Path, form: str, output: Path | None) -> None:
     """Write a run of ours as a result of `vllm bench serve --save-detailed`, or as a report of llm-d-benchmark (JSON).
 

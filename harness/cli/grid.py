@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import JSON
+from harness.cli.options import HERE, JSON
 from harness.core.errors import Interrupted, NotMet, RunFailed, UserError
 
 if TYPE_CHECKING:
     from harness.session.grid_plan import Plan
-    from harness.session.grid_run import Executor
+    from harness.session.grid_run import Executor, Resumed
 
 
 @click.command()
 @click.argument("file", metavar="FILE.toml|status")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
+@click.option("--out", type=HERE, default=Path("runs"), help="Where run directories go.")
 @click.option("--dry-run", is_flag=True, help="Say which cells would run, and about how long; run nothing.")
 @click.option("--retry-failed", is_flag=True, help="Run the cells again that failed before.")
+@click.option("--again", is_flag=True, help="Run what is finished in --out again, beside it.")
 @click.option("--jobs", type=click.IntRange(1, 1024), help="Processes for virtual time.  [default: one a core]")
 @click.option(
     "--devices",
@@ -35,6 +36,7 @@ def grid(
     out: Path,
     dry_run: bool,
     retry_failed: bool,
+    again: bool,
     jobs: int | None,
     devices: tuple[str, ...],
     most: int,
@@ -53,15 +55,15 @@ def grid(
 
     from harness.session.grid_file import points_of, read_grid
     from harness.session.grid_plan import plan_grid
-    from harness.session.grid_run import GridSession, told_tally
+    from harness.session.grid_run import GridSession, resume, told_tally
 
     asked = read_grid(Path(file))
     plan = plan_grid(points_of(asked, most), asked.twice)
     if dry_run:
-        _dry_run(plan, out, jobs, retry_failed, as_json)
+        _dry_run(plan, jobs, resume(plan, out, retry_failed, again), as_json)
         return
     session = GridSession(plan, out, quiet=as_json)
-    tally = session.go(lambda: _executor(out, address, jobs, devices), retry_failed)
+    tally = session.go(lambda: _executor(out, address, jobs, devices), retry_failed, again)
     if as_json:
         failures = [{"cell": label, "reason": why} for label, why in tally.failed.values()]
         click.echo(orjson.dumps(tally.to_dict() | {"failures": failures}))
@@ -103,14 +105,13 @@ def _status(out: Path, as_json: bool) -> None:
         raise RunFailed(f"{status['failed']:,} cells failed")
 
 
-def _dry_run(plan: Plan, out: Path, jobs: int | None, retry_failed: bool, as_json: bool) -> None:
+def _dry_run(plan: Plan, jobs: int | None, todo: Resumed, as_json: bool) -> None:
     import orjson
 
     from harness.core.machine import cores
     from harness.session.grid_estimate import estimate
-    from harness.session.grid_run import resume, seconds_in_words, told_refused
+    from harness.session.grid_run import seconds_in_words, told_refused
 
-    todo = resume(plan, out, retry_failed)
     running = [cell for unit in todo.units for cell in unit]
     jobs = jobs or cores()
     expected = estimate(running, jobs)

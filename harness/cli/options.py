@@ -38,7 +38,7 @@ def several(one: Any) -> Callable[[click.Context, click.Parameter, str | None], 
     return read
 
 
-ALPHA = click.option("--alpha", type=FiniteRange(0), help="Gap in tokens that fairness is held against.")
+ALPHA = click.option("--alpha", type=FiniteRange(0), help="The largest fair gap, in tokens: larger ones are counted.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 FORMATS = ("table", "json", "csv", "markdown")
 
@@ -71,8 +71,42 @@ def print_rows(rows: list[dict[str, Any]], form: str) -> None:
     click.echo(as_csv(rows) if form == "csv" else as_markdown(rows), nl=False)
 
 
+class PlaceHere(click.Path):
+    """A place on this machine; a URL would become a directory of a strange name."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; UserError for a URL."""
+        if is_url(value):
+            raise UserError(
+                f"{value}: a URL, and a place on this machine is meant: "
+                "`bench publish RUN --results URL` sends runs to a store"
+            )
+        return super().convert(value, param, ctx)
+
+
+class PlaceOfRuns(PlaceHere):
+    """Where runs are read: a directory, or the URL of a store, whose runs are brought into bench's cache."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The directory; UserError where a store cannot be read."""
+        if not is_url(value):
+            return super().convert(value, param, ctx)
+        from harness.published.store import fetch
+
+        return fetch(value)
+
+
+def is_url(value: Any) -> bool:
+    """Whether a place is a store's, and no directory here."""
+    return isinstance(value, str) and "://" in value
+
+
+HERE, RUNS = PlaceHere(), PlaceOfRuns()
 RESULTS = click.option(
-    "--results", type=click.Path(path_type=Path), default=Path("results"), help="Where published runs lie."
+    "--results", type=RUNS, default=Path("results"), help="Where published runs lie: a directory or s3://…"
 )
 
 

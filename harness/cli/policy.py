@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import JSON
+from harness.cli.options import HERE, JSON
 from harness.core.errors import NotMet, UserError
 
 SLOW_US = 100.0
@@ -19,7 +19,7 @@ def policy() -> None:
 
 
 @policy.command(name="new")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=HERE)
 def new_policy(path: Path) -> None:
     """Write a policy that runs to PATH, with comments on all that it may say."""
     from harness.session.own_policies import CLASS, write_new
@@ -77,7 +77,7 @@ def check_policy(named: str, traces: int, vllm: bool, engine_python: str | None,
         click.echo(
             f"vLLM {trial.vllm}'s own scheduler: the same steps"
             if trial.vllm
-            else "not held against vLLM's scheduler"
+            else "not compared with vLLM's scheduler"
             + (": there is no environment (`bench engine install cpu`)" if vllm else "")
         )
         click.echo(f"at most {tried.overtakes} requests started before one that came earlier")

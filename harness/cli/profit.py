@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from harness.cli.options import ALPHA, FiniteRange, output_format, print_rows
+from harness.cli.options import ALPHA, RUNS, FiniteRange, output_format, print_rows
 
 
 @click.command()
-@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("dirs", nargs=-1, required=True, type=RUNS)
 @click.option("--price-in", metavar="P", help="Price per prompt token, or per million as 0.2/M.")
 @click.option("--price-out", metavar="P", help="Price per output token, or per million as 0.6/M.")
 @click.option("--gpu-hour", metavar="P", help="Price of an hour of all GPUs that serve the run.")
@@ -21,7 +21,7 @@ from harness.cli.options import ALPHA, FiniteRange, output_format, print_rows
 @click.option("--tau", type=FiniteRange(0, 1e9), default=1e-6, help="Token-step: τ, per token held or charged a step.")
 @click.option("--c", "c", type=FiniteRange(0, 1e9), default=5e-4, help="Token-step: c, per step with work.")
 @click.option("--footprint", type=click.Choice(["decode", "kv"]), default="decode", help="Token-step: what r counts.")
-@click.option("--baseline", metavar="POLICY", default="ljf", help="What break-even is held against.")
+@click.option("--baseline", metavar="POLICY", default="ljf", help="The policy that break-even is computed against.")
 @ALPHA
 @output_format
 def profit(dirs: tuple[Path, ...], alpha: float | None, form: str, **options: Any) -> None:

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import output_format, print_rows
+from harness.cli.options import HERE, RUNS, output_format, print_rows
 from harness.core.errors import Interrupted, UserError
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True, type=RUNS)
 @click.option("--hindsight", default="", metavar="POLICY,…", help="The policies that the best is taken of.  [all]")
 @click.option("--reference", default="v1", metavar="POLICY", help="The policy that gains are over.")
 @click.option(
     "--across", default="", metavar="NAME,…", help="Options of a run that belong to the policy: token_budget."
 )
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where the runs of a grid go.")
+@click.option("--out", type=HERE, default=Path("runs"), help="Where the runs of a grid go.")
 @click.option("--jobs", type=click.IntRange(1, 1024), help="Processes for a grid.  [default: one a core]")
 @output_format
 def regret(

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import click
 
+from harness.cli.options import HERE, RUNS
 from harness.core.errors import UserError
 
 HTML, MARKDOWN = "html", "markdown"
 
 
 @click.command()
-@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="The file.  [default: report.html; Markdown is printed]")
+@click.argument("dirs", nargs=-1, required=True, type=RUNS)
+@click.option("--out", type=HERE, help="The file.  [default: report.html; Markdown is printed]")
 @click.option("--format", "form", type=click.Choice((HTML, MARKDOWN)), default=HTML, help="What to make.")
 def report(dirs: tuple[Path, ...], out: Path | None, form: str) -> None:
     """Make one file of runs: answer, ranking, curves, profit and thresholds, as on the leaderboard.

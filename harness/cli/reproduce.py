@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import JSON
+from harness.cli.options import HERE, JSON
 
 
 @click.group()
@@ -16,7 +16,7 @@ def reproduce() -> None:
 
 @reproduce.command(name="isjl-tables")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=5, help="Samples of lengths to average over.")
-@click.option("--reference", type=click.Path(path_type=Path), help="The published tables.  [default: our own copy]")
+@click.option("--reference", type=HERE, help="The published tables.  [default: our own copy]")
 @JSON
 def isjl_tables(seeds: int, reference: Path | None, as_json: bool) -> None:
     """Tables 1 to 3 of arXiv 2608.02244 (LJF and ISJL) on the token-step model."""

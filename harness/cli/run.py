@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.cli.conditions import FAIL_ON, REQUIRE_VERDICT, check_arms, check_comparisons, check_verdicts
-from harness.cli.options import ALPHA, JSON, WORDS, FiniteRange, rules_of, several
+from harness.cli.options import ALPHA, HERE, JSON, WORDS, FiniteRange, rules_of, several
 from harness.core.errors import Interrupted, UserError
 from harness.core.text import shown
 from harness.session.options import CHOICES, LIMITS, RunOptions
@@ -233,13 +233,15 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
     metavar="FLAGS",
     help="vllm: more of its own flags, the same in every arm.",
 )
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Where run directories go.")
+@click.option("--out", type=HERE, default=Path("runs"), help="Where run directories go.")
+@click.option("--again", is_flag=True, help="Run again what is finished in --out.")
 @REQUIRE_VERDICT
 @FAIL_ON
 @JSON
 def run(
     as_json: bool,
     out: Path,
+    again: bool,
     require_verdict: str | None,
     conditions: tuple[str, ...],
     equivalent: str | None,
@@ -250,7 +252,8 @@ def run(
     Real vLLM is started for each run where the named GPU and an engine environment are here (`bench engine`), the
     virtual-time engine replays it elsewhere; --engine emulated lets vLLM's own scheduler decide in virtual time,
     without a model or a GPU; with --url a server that already runs is driven, and --policy and
-    --gpu are labels for it.
+    --gpu are labels for it. What is finished in --out is read and not run again, so that the same command goes on after
+    any stop; a server of yours, which may be another today, is measured again.
     """
     import orjson
 
@@ -266,7 +269,7 @@ def run(
     tests = [parse_fail_on(text) for text in conditions]
     plan = repeat_plan(asked, rules_of(asked.headline, equivalent))
     chosen = choose(asked)
-    session = RunSession(START[chosen.engine](asked), out, quiet=as_json, why=chosen.why, plan=plan)
+    session = RunSession(START[chosen.engine](asked), out, quiet=as_json, why=chosen.why, plan=plan, again=again)
     if plan.until is not None and len(session.policies) < 2:
         raise UserError("--until needs two policies to compare: the width is that of their difference")
     if any(test.needs_two for test in tests) and len(session.policies) < 2:

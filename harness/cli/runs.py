@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from harness.cli.conditions import REQUIRE_VERDICT, check_verdicts
-from harness.cli.options import ALPHA, RESULTS, output_format, print_rows
+from harness.cli.options import ALPHA, HERE, RUNS, is_url, output_format, print_rows
 from harness.core.errors import NotMet, UserError
 
 
 @click.command()
-@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("dirs", nargs=-1, required=True, type=RUNS)
 @REQUIRE_VERDICT
 @ALPHA
 @output_format
@@ -45,7 +45,7 @@ def show(dirs: tuple[Path, ...], require_verdict: str | None, alpha: float | Non
 
 
 @click.command(name="list")
-@click.argument("directory", type=click.Path(path_type=Path), default=Path("runs"))
+@click.argument("directory", type=RUNS, default=Path("runs"))
 @output_format
 def list_runs(directory: Path, form: str) -> None:
     """List the runs in a directory, and those that did not finish."""
@@ -71,7 +71,7 @@ def list_runs(directory: Path, form: str) -> None:
 
 
 @click.command()
-@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("dirs", nargs=-1, required=True, type=HERE)
 def recover(dirs: tuple[Path, ...]) -> None:
     """Finish what an interrupted or killed run left behind: tables, summary and verdict from what it recorded."""
     from harness.runs.run import load_run
@@ -87,7 +87,7 @@ def recover(dirs: tuple[Path, ...]) -> None:
 
 
 @click.command()
-@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
+@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=RUNS)
 def verify(dirs: tuple[Path, ...]) -> None:
     """Make verdict, counts and summary again from the tables, and name the first field that differs; no file changes.
 
@@ -111,17 +111,22 @@ def verify(dirs: tuple[Path, ...]) -> None:
 
 
 @click.command()
-@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
-@RESULTS
-def publish(dirs: tuple[Path, ...], results: Path) -> None:
+@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=HERE)
+@click.option("--results", default="results", help="Where published runs lie: a directory or s3://…")
+def publish(dirs: tuple[Path, ...], results: str) -> None:
     """Copy runs (or folders of runs) to the published ones, without this machine's own places in them."""
     from harness.published.publish import AlreadyPublished
     from harness.published.publish import publish as publish_run
+    from harness.published.store import publish_to
     from harness.runs.run import runs_of
 
     for path in runs_of(dirs):
         try:
-            published = publish_run(path, results)
+            if is_url(results):
+                place, published = publish_to(path, results)
+            else:
+                published = publish_run(path, Path(results))
+                place = str(published.path)
         except AlreadyPublished as error:
             if path in dirs:
                 raise
@@ -129,4 +134,4 @@ def publish(dirs: tuple[Path, ...], results: Path) -> None:
             click.echo(str(error))
             continue
         left = f"; left out: {', '.join(published.left_out)}" if published.left_out else ""
-        click.echo(f"{published.path}: places masked: {published.masked}{left}")
+        click.echo(f"{place}: places masked: {published.masked}{left}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import RESULTS
+from harness.cli.options import HERE, RESULTS
 from harness.core.errors import NotMet
 from harness.core.terminal import stream_itself
 
@@ -24,16 +24,14 @@ def site() -> None:
 
 @site.command(name="build")
 @RESULTS
-@click.option("--out", type=click.Path(path_type=Path), default=Path("site/public"), help="Where the site goes.")
-@click.option("--cache", type=click.Path(path_type=Path), help="What builds keep.  [default: OUT.cache]")
+@click.option("--out", type=HERE, default=Path("site/public"), help="Where the site goes.")
+@click.option("--cache", type=HERE, help="What builds keep.  [default: OUT.cache]")
 def build_site(results: Path, out: Path, cache: Path | None) -> None:
     """Build the static site from run directories; only what changed is written."""
     from harness.cli.tables import expanded
     from harness.pages.build import build
-    from harness.runs.run import find_runs
 
-    expanded(list(find_runs(results)))
-    built = build(results, out, cache)
+    built = build(results, out, cache, expanded)
     left = f", {built.problems} directories left out (problems.html says why)" if built.problems else ""
     click.echo(f"{out}/index.html: {built.runs} runs, {built.written} files written{left}")
     if built.cache_error:
@@ -46,7 +44,7 @@ def build_site(results: Path, out: Path, cache: Path | None) -> None:
 @click.option(
     "--trust-policies", "trust", is_flag=True, help="With --replay: run the code of submitted policies, with limits."
 )
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=HERE)
 def check_site(results: Path, paths: tuple[Path, ...], replay: bool, trust: bool) -> None:
     """Check run directories as a pull request brings them: all under --results, or those under PATH."""
     from harness.cli.tables import expanded
@@ -87,7 +85,7 @@ def _replay(runs: Sequence[PublishedRun], trust: bool) -> tuple[tuple[Problem, .
 
 
 @site.command(name="serve")
-@click.option("--dir", "directory", type=click.Path(path_type=Path), default=Path("site/public"), help="The site.")
+@click.option("--dir", "directory", type=HERE, default=Path("site/public"), help="The site.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, help="0 takes any that is free.")
 @click.option("--host", default="127.0.0.1", help="Who can see it: 127.0.0.1 only this machine.")
 def serve_site(directory: Path, port: int, host: str) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import output_format, print_rows, rules_of, share_of
+from harness.cli.options import RUNS, output_format, print_rows, rules_of, share_of
 from harness.core.errors import UserError
 
 
 @click.command()
-@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
+@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=RUNS)
 @click.option("--headline", metavar="METRIC,…", help="Up to three rows.  [default: a rate, TTFT, TPOT]")
 @output_format
 def aa(dirs: tuple[Path, ...], headline: str | None, form: str) -> None:
@@ -39,7 +39,7 @@ def aa(dirs: tuple[Path, ...], headline: str | None, form: str) -> None:
 
 
 @click.command()
-@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
+@click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=RUNS)
 @click.option("--difference", metavar="SHARE", help='The difference to show: "3%".  [default: several]')
 @click.option("--power", "wanted", default="95%", metavar="SHARE", help="How often it should be shown.")
 @click.option("--headline", metavar="METRIC,…", help="Up to three rows.  [default: a rate, TTFT, TPOT]")

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.options import HERE
 from harness.core.errors import NotMet
 from harness.core.terminal import stream_itself
 
 if TYPE_CHECKING:
     from harness.session.thin import Changed
 
-DIRS = click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
+DIRS = click.argument("dirs", nargs=-1, required=True, metavar="RUN…", type=HERE)
 
 
 @click.command()

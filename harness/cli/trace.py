@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.options import output_format, print_rows
+from harness.cli.options import HERE, output_format, print_rows
 
 if TYPE_CHECKING:
     from workloads.core.trace import Trace
@@ -61,7 +61,7 @@ def info(
 
 @trace.command(name="import")
 @click.argument("workload")
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=HERE)
 @MODEL
 @ROWS
 @SEED
@@ -77,7 +77,7 @@ def import_trace(workload: str, out: Path, requests: int | None, seed: int, mode
 
 @trace.command()
 @click.argument("workload")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("trace.html"), help="The page.")
+@click.option("--out", type=HERE, default=Path("trace.html"), help="The page.")
 @MODEL
 @ROWS
 @SEED

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from harness.cli.options import JSON
+from harness.cli.options import JSON, RUNS
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=RUNS)
 @click.option("--gpu", help="What it ran on: a GPU of `bench gpus` or a profile file.  [default: the run's own]")
 @click.option("--model", help="The model served.  [default: the run's own]")
 @click.option("--tp", type=click.IntRange(1, 64), help="GPUs that share the model.  [default: the run's own, or 1]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -70,7 +71,8 @@ class RunSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON values, keys in the order of the fields."""
-        return dataclasses.asdict(self)
+        values = ((name, getattr(self, name)) for name in _FIELDS)
+        return {name: copy.deepcopy(value) if isinstance(value, dict) else value for name, value in values}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunSpec:

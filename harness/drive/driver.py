@@ -11,13 +11,16 @@ from collections.abc import Callable
 
 from harness.core.outside import Door
 from harness.drive.clock import NEVER, Clock
+from harness.drive.conclude import conclude
+from harness.drive.deadlines import Deadlines
 from harness.drive.endpoint import Endpoint, finish_head
 from harness.drive.flight import Flight
-from harness.drive.openai_stream import Answer, conclude
+from harness.drive.openai_stream import Answer
 from harness.drive.plan import Plan, busiest
 from harness.drive.pool import Pool
 from harness.drive.schedule import Schedule
 from harness.drive.settings import Result, Settings
+from harness.drive.shapes import Known
 from harness.drive.wire import Connection
 
 # Slots of a closed loop that start in one turn of the event loop, so that reads come between.
@@ -64,8 +67,11 @@ class Driver:
         self._levels = deque(settings.levels)  # of a closed loop: the phases to come
         self._head = endpoint.head()
         self._door = Door.of(endpoint.secrets)
+        self._known = Known()
         self._t0 = 0
         self._loop = asyncio.get_running_loop()
+        limits = {"timeout": settings.timeout_s, "timeout_first_token": settings.first_token_timeout_s}
+        self._deadlines = [Deadlines(self._loop, name, after, self._late) for name, after in limits.items() if after]
         self._finished = self._loop.create_future()
         self._ending = False
         self._pool = Pool(endpoint, self, self._clock, settings.connect_timeout_s)
@@ -114,6 +120,8 @@ class Driver:
 
     async def close(self) -> None:
         """Close every connection."""
+        for deadlines in self._deadlines:
+            deadlines.close()
         await self._pool.close()
 
     def stop(self) -> None:
@@ -247,16 +255,12 @@ class Driver:
 
     def _dispatch(self, place: int, due_ns: int) -> None:
         flight = Flight(place, due_ns, self._answer_of(place))
-        for seconds, name in (
-            (self._settings.timeout_s, "timeout"),
-            (self._settings.first_token_timeout_s, "timeout_first_token"),
-        ):
-            if seconds is not None:
-                flight.timers.append(self._loop.call_later(seconds, self._time_out, flight, name, seconds))
+        for deadlines in self._deadlines:
+            deadlines.add(flight)
         self._send_or_wait(flight)
 
     def _answer_of(self, place: int) -> Answer:
-        return Answer(self._plan.columns["expected_output_tokens"][place], self._settings.told)
+        return Answer(self._plan.columns["expected_output_tokens"][place], self._settings.told, self._known)
 
     def _send_or_wait(self, flight: Flight) -> None:
         connection = self._pool.take()
@@ -276,7 +280,7 @@ class Driver:
             self.sent += 1
             self.max_lag_ns = max(self.max_lag_ns, sent_ns - flight.due_ns)
 
-    def _time_out(self, flight: Flight, name: str, seconds: float) -> None:
+    def _late(self, flight: Flight, name: str, seconds: float) -> None:
         if name == "timeout_first_token" and flight.answer.stamps:
             return
         if flight.answer.error:  # the stream failed before it fell silent
@@ -287,8 +291,8 @@ class Driver:
     def _end(self, flight: Flight, finish: str, error: str | None) -> None:
         """A request has ended, well or not: tell it, and let what waits for it go on."""
         now_ns = self._clock.now_ns()
-        for timer in flight.timers:
-            timer.cancel()
+        for deadlines in self._deadlines:
+            deadlines.end(flight)
         connection = flight.connection
         done_ns: int | None = None
         if flight in self._put_off:

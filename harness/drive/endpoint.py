@@ -186,8 +186,13 @@ def is_of(request_id: str, named: Iterable[str]) -> bool | None:
     Servers that take X-Request-Id for theirs put their own word before it, such as `cmpl-`.
     """
     own = _sendable(request_id)
-    ids = [one for one in named if one]
-    return any(own in (one, one.partition("-")[2]) for one in ids) if ids else None
+    found = None
+    for one in named:
+        if one:
+            if own in (one, one.partition("-")[2]):
+                return True
+            found = False
+    return found
 
 
 def _sendable(request_id: str) -> str:

@@ -42,6 +42,12 @@ class Frame:
     after: bytes
     tail: Callable[..., re.Match[bytes] | None] | None = None
 
+    def holds(self, event: bytes, text: int) -> bool:
+        """Whether an event, whose text starts at `text`, goes on and ends as those of this frame do."""
+        if self.tail is not None:
+            return self.tail(event + b"\n\n", text) is not None
+        return event.endswith(self.after) and plain_text(event, text, len(event) - len(self.after)) is not None
+
 
 def text_of(choice: dict[str, Any], empty: bool = False) -> tuple[dict[str, Any], str] | None:
     """The object and the name in it under which a choice holds its text; with `empty` an empty one too."""
@@ -81,7 +87,7 @@ def learn(event: bytes, content: dict[str, Any], choice: dict[str, Any], told: b
     holder[name] = _PROBE
     probe = _spliced(after, numbers, b"%d" % _PROBE_NUMBER)
     _put(content, choice, [pattern for pattern, _, _ in numbers])
-    if _decoded(before + _PROBE.encode() + probe) != content:
+    if decoded(before + _PROBE.encode() + probe) != content:
         return None
     return Frame(before, after, _tail(_template(after, numbers)) if told else None)
 
@@ -145,7 +151,8 @@ def _tail(template: tuple[tuple[bytes, ...], int]) -> Callable[..., re.Match[byt
     return re.compile(pattern + rb"\n\n").fullmatch
 
 
-def _decoded(event: bytes) -> Any:
+def decoded(event: bytes) -> Any:
+    """The content of an event of one line of data, None where that is no JSON."""
     try:
         return orjson.loads(event[5:])
     except orjson.JSONDecodeError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from harness.drive.endpoint import is_of
 from harness.drive.openai_stream import Answer
 from harness.drive.settings import Result
@@ -16,7 +14,7 @@ _STALE_NS = 1_000_000_000
 class Flight:
     """A request that was due and has not ended. `place` is its place in the plan; times are the clock's, ns."""
 
-    __slots__ = ("answer", "connection", "due_ns", "place", "resent", "retries", "sent_ns", "timers")
+    __slots__ = ("answer", "connection", "due_ns", "place", "resent", "retries", "sent_ns")
 
     def __init__(self, place: int, due_ns: int, answer: Answer) -> None:
         self.place = place
@@ -26,7 +24,6 @@ class Flight:
         self.retries = 0
         self.answer = answer
         self.connection: Connection | None = None
-        self.timers: list[asyncio.TimerHandle] = []
 
     @property
     def stage(self) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection
 from typing import Any
 
 from harness.core.count import count_of
 from harness.drive.event_frame import Frame, ids_of, learn, plain_text, text_of
 from harness.drive.server_said import decode, is_error, line_of, message_of, said_by, spelled
+from harness.drive.shapes import Known, Shape, learn_ending
 
 # An event that is still growing beyond this is no token; memory stays bounded.
 MAX_EVENT_BYTES = 8 << 20
@@ -38,7 +38,7 @@ class Answer:
     `usage` and `prompt_tokens` are the server's counts, None where it gave none; `beyond` says that more events had
     tokens than `usage` counts: those stand nowhere. `error` is `name: detail`, None while all is well. An answer to a
     request for `expected` tokens ends in error where it goes far beyond that, and is then `broken`: nothing more of
-    it is worth reading.
+    it is worth reading. Answers of one server share what is `known` of them.
     """
 
     __slots__ = (
@@ -47,10 +47,12 @@ class Answer:
         "_before",
         "_frames",
         "_idle",
+        "_known",
         "_most_tokens",
         "_newline",
         "_parts",
         "_seen",
+        "_shape",
         "_size",
         "_skip_lf",
         "_stray",
@@ -72,7 +74,7 @@ class Answer:
         "usage",
     )
 
-    def __init__(self, expected: int = 0, told: bool = False) -> None:
+    def __init__(self, expected: int = 0, told: bool = False, known: Known | None = None) -> None:
         self.stamps = array("q")
         self.tokens: array[int] | None = None
         self.counted = EVENTS
@@ -87,6 +89,8 @@ class Answer:
         self._most_tokens = 4 * expected + 4096 if expected else _MOST_TOKENS
         self.most_bytes = min((16 << 20) + (self._most_tokens << 14), _MOST_BYTES)
         self._told = told
+        self._known = known or Known()
+        self._shape: Shape | None = None
         self._seen = 0  # tokens so far
         self._take(_NO_FRAME)
         self._frames = 0
@@ -184,12 +188,10 @@ class Answer:
         if self.broken or self.done:
             return
         if event.startswith(self._before):
-            if self._tail is not None:
-                if self._told_one(self._tail(event + b"\n\n", self._text), t_ns):
-                    return
-            elif event.endswith(self._after) and plain_text(event, self._text, len(event) - len(self._after)):
-                self._stamp(1, t_ns)
+            if self._in_frame(event, t_ns):
                 return
+        elif self._before is _NOTHING and self._fits(event, t_ns):
+            return
         if len(event) > MAX_EVENT_BYTES:
             self._too_large()
             return
@@ -206,11 +208,41 @@ class Answer:
         elif not self._stray and not event.lstrip().startswith((b":", b"event:", b"id:", b"retry:", b"data:")):
             self._stray = event[:_MOST_STRAY]
 
+    def _in_frame(self, event: bytes, t_ns: int) -> bool:
+        """Whether an event that begins as the frame does holds just the next token, maybe the last one."""
+        if self._tail is not None:
+            if self._told_one(self._tail(event + b"\n\n", self._text), t_ns):
+                return True
+        elif event.endswith(self._after) and plain_text(event, self._text, len(event) - len(self._after)):
+            self._stamp(1, t_ns)
+            return True
+        for frame, reason in self._shape.endings if self._shape else ():
+            if frame.holds(event, self._text):
+                self.finish_reason = reason
+                self._stamp(1, t_ns)
+                return True
+        return False
+
+    def _fits(self, event: bytes, t_ns: int) -> bool:
+        """Whether an event without a frame holds just the next token of an answer like those before it."""
+        fit = self._known.fit(event)
+        if fit is None or self.counted not in (EVENTS, fit[0].counted):
+            return False
+        self._shape, frame, answer_id = fit
+        self._take(frame)
+        self.response_id = answer_id if self.response_id is None else self.response_id
+        self.choices = max(self.choices, self._shape.choices)
+        self.counted = self._shape.counted
+        self._stamp(1, t_ns)
+        return True
+
     def _told_one(self, found: Any, t_ns: int) -> bool:
         """Whether an event in the frame holds just the next token; it is then counted."""
         if not found or (found.lastindex and int(found[1]) != self._seen + 1):
             return False
         self._stamp(1, t_ns)
+        if found.lastindex:
+            self.usage = self._seen
         return True
 
     def _stamp(self, tokens: int, t_ns: int) -> None:
@@ -231,6 +263,8 @@ class Answer:
             return
         running = self._usage(content.get("usage"))
         listed = content.get("choices")
+        if not listed:
+            return
         choices = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         for choice in choices:
             reason = choice.get("finish_reason")
@@ -245,7 +279,7 @@ class Answer:
             if self.response_id is None and isinstance(content.get("id"), str):
                 self.response_id = content["id"]
             told = self.counted != EVENTS
-            if tokens == 1 and len(choices) == 1 and not choices[0].get("finish_reason") and (told or not running):
+            if tokens == 1 and len(choices) == 1 and (told or not running):
                 self._learn(content, choices[0], event, told)
 
     def _usage(self, usage: Any) -> int | None:
@@ -278,6 +312,11 @@ class Answer:
         return running - self._seen
 
     def _learn(self, content: dict[str, Any], choice: dict[str, Any], event: bytes, told: bool) -> None:
+        shared = not content.get("usage")
+        if choice.get("finish_reason"):
+            if shared and self._shape is not None:
+                learn_ending(self._shape, self._before, event, content, choice, told)
+            return
         framed = not told and event.startswith(self._before) and event.endswith(self._after)
         if framed or self._frames >= _FRAMES:
             return
@@ -285,6 +324,8 @@ class Answer:
         frame = learn(event, content, choice, told)
         if frame is not None:
             self._take(frame)
+            index = count_of(choice.get("index")) or 0
+            self._shape = self._known.learn(event, frame, index + 1, self.counted) if shared else None
 
     def _take(self, frame: Frame) -> None:
         # The text starts where `before` ends.
@@ -306,33 +347,3 @@ def _carries_token(choice: dict[str, Any]) -> bool:
         return True
     delta = choice.get("delta")
     return isinstance(delta, dict) and any(delta.get(name) for name in ("tool_calls", "function_call", "refusal"))
-
-
-def conclude(
-    answer: Answer, expected: int | None, ignore_eos: bool, accept: Collection[str] = ()
-) -> tuple[str, str | None]:
-    """How a whole answer to a request for `expected` tokens ended: its finish and, of a failure, `name: detail`.
-
-    What `accept` names, of `no_done` and `no_usage`, is no failure.
-    """
-    tokens = answer.output_tokens
-    if answer.error:
-        return "error", answer.error
-    if answer.finish_reason in ("abort", "error", "content_filter"):
-        return "error", f"{answer.finish_reason}: the server's finish_reason"
-    if not answer.stamps:
-        if answer.usage:
-            return "error", f"no_tokens: usage says {tokens} tokens, and no event shows or counts one"
-        said = answer.said()
-        return "error", f"no_tokens: the answer has no token{f': {said}' if said else ''}"
-    if not answer.done and not ("no_done" in accept and answer.finish_reason and answer.usage is not None):
-        return "error", "no_done: the stream ended without [DONE]"
-    if answer.usage is None and "no_usage" not in accept:
-        return "error", "no_usage: the server gave no usage; output_tokens counts events"
-    if expected and tokens > expected:
-        several = f" in {answer.choices} choices" if answer.choices > 1 else ""
-        return "error", f"overlong: {tokens} tokens{several} where {expected} were asked for"
-    if expected and tokens < expected and (ignore_eos or answer.finish_reason == "length"):
-        return "short", f"short: {tokens} tokens where {expected} were asked for"
-    reached = answer.finish_reason == "length" or (answer.finish_reason is None and tokens == expected)
-    return ("length" if reached else "stop"), None

@@ -1,7 +1,7 @@
 """The plan of a run in one file: every request's body, encoded, and columns that say which and when.
 
 Bodies stay on disk (in the page cache) until they are sent, so a plan of any size costs a driving process
-72 bytes a request, and processes share it.
+72 bytes a request and its id, and processes share it.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Planned:
 class Plan:
     """The requests of a plan by their place in it: columns of integers (NONE where there is none), ids, bodies."""
 
-    def __init__(self, file: IO[bytes], bodies_end: int, ids_end: int, columns: dict[str, array[int]]) -> None:
+    def __init__(self, file: IO[bytes], bodies_end: int, ids: bytes, columns: dict[str, array[int]]) -> None:
         self._file = file
         self._fd = file.fileno()
-        self._ids_at = bodies_end
-        self.shape = {"bodies_end": bodies_end, "ids_end": ids_end, "count": len(columns["row"])}
+        self._ids = ids
+        self.shape = {"bodies_end": bodies_end, "ids_end": bodies_end + len(ids), "count": len(columns["row"])}
         self.columns = columns
         self._id_end = columns["id_end"]
         self._body_end = columns["body_end"]
@@ -102,7 +102,7 @@ class Plan:
         if not columns["row"]:
             file.close()
             raise UserError("the plan is empty: nothing to send")
-        return cls(file, size, size + len(ids), columns)
+        return cls(file, size, bytes(ids), columns)
 
     @classmethod
     def read(cls, fd: int, shape: dict[str, int]) -> Plan:
@@ -114,7 +114,9 @@ class Plan:
             columns[name] = array("q")
             columns[name].frombytes(_pread(fd, 8 * count, at))
             at += 8 * count
-        return cls(os.fdopen(fd, "rb"), shape["bodies_end"], shape["ids_end"], columns)
+        bodies_end = shape["bodies_end"]
+        ids = _pread(fd, shape["ids_end"] - bodies_end, bodies_end)
+        return cls(os.fdopen(fd, "rb"), bodies_end, ids, columns)
 
     def __len__(self) -> int:
         return len(self._body_end)
@@ -126,7 +128,7 @@ class Plan:
     def id(self, i: int) -> str:
         """The id of request `i`."""
         start = self._id_end[i - 1] if i else 0
-        return _pread(self._fd, self._id_end[i] - start, self._ids_at + start).decode()
+        return self._ids[start : self._id_end[i]].decode()
 
     def body(self, i: int) -> bytes:
         """The body of request `i`."""

@@ -37,6 +37,7 @@ class Recorder:
         self._sink = sink
         self._t0_ns = 0
         self._error: BaseException | None = None
+        self._recording = threading.Lock()
         self._payloads: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recorder")
 
@@ -57,22 +58,35 @@ class Recorder:
 
     def close(self) -> None:
         """Wait for all that was put."""
-        if self._thread.is_alive():
-            self._payloads.put(None)
-            self._thread.join()
+        if not self._thread.is_alive():
+            return
+        # Nobody drives any more. On a busy machine an idle thread hardly comes to run, so that what waits is recorded
+        # by this one; where the thread may be raised again, its last rows do not wait either.
+        with contextlib.suppress(AttributeError, OSError):
+            os.sched_setscheduler(self._thread.native_id or 0, os.SCHED_OTHER, os.sched_param(0))
+        with contextlib.suppress(queue.Empty):
+            while (payload := self._payloads.get_nowait()) is not None:
+                self._record(payload)
+        self._payloads.put(None)
+        self._thread.join()
 
     def _run(self) -> None:
         # On a machine of few cores a batch would take one from a driving process for milliseconds, just when
         # tokens arrive. An idle thread is put off its core at once; its rows wait in the queue meanwhile.
         with contextlib.suppress(AttributeError, OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        while (payload := self._payloads.get()) is not None:
+            self._record(payload)
+
+    def _record(self, payload: bytes) -> None:
         try:
-            while (payload := self._payloads.get()) is not None:
-                self._record(list(frames.unpack(payload)))
+            with self._recording:
+                if self._error is None:
+                    self._take(list(frames.unpack(payload)))
         except BaseException as error:  # raised again where the run is watched
             self._error = error
 
-    def _record(self, results: list[Result]) -> None:
+    def _take(self, results: list[Result]) -> None:
         planned = self._plan.columns["prompt_tokens"]
         for result in results:
             self.recorded += 1

@@ -19,6 +19,16 @@ from harness.drive.server_said import line_of, said_by
 MAX_HEAD_BYTES = 64 << 10
 MAX_ERROR_BYTES = 16 << 10
 _EVENTS = b"text/event-stream"
+# Headers of an answer: what is kept of them and where, and those that say where it ends.
+_KEPT = {
+    b"content-encoding": "_encoding",
+    b"content-type": "_content_type",
+    b"retry-after": "_retry_after",
+    b"retry-after-ms": "_retry_after_ms",
+    b"date": "_date",
+    b"x-request-id": "echoed_id",
+}
+_FRAMING = (b"content-length", b"transfer-encoding")
 
 
 class Owner(Protocol):
@@ -52,12 +62,14 @@ class Connection(asyncio.Protocol):
         "_ended",
         "_fd",
         "_framed",
+        "_last_piece",
         "_more",
         "_now",
         "_owner",
         "_parser",
         "_pieces",
         "_read",
+        "_refused",
         "_retry_after",
         "_retry_after_ms",
         "_since_body",
@@ -65,6 +77,7 @@ class Connection(asyncio.Protocol):
         "answer",
         "echoed_id",
         "made_ns",
+        "on_body",
         "requests",
         "status",
         "t_ns",
@@ -75,14 +88,15 @@ class Connection(asyncio.Protocol):
     def __init__(self, owner: Owner, clock: Clock) -> None:
         self._owner = owner
         self._now = clock.now_ns
-        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._fd: int | None = None
         self.transport: asyncio.Transport | None = None
         self.answer: Answer | None = None
         self.requests = 0
         self.made_ns = 0
         self.usable = False
-        self._pieces: list[bytes] = []  # of a stream's body, of this read
+        self._pieces: list[bytes] = []  # of a body, of this read
+        self.on_body = self._pieces.append  # called by the parser
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._reset()
 
     def _reset(self) -> None:
@@ -95,6 +109,7 @@ class Connection(asyncio.Protocol):
     def _forget_head(self) -> None:
         self.status = 0
         self._framed = self._streams = False
+        self._refused: str | None = None
         self._encoding = self._content_type = self._retry_after = self._retry_after_ms = self._date = b""
         self.echoed_id = b""  # the id that the answer's head bears
 
@@ -154,8 +169,9 @@ class Connection(asyncio.Protocol):
             self.abandon()
             return
         self.t_ns = t_ns
-        self._read += len(data)
-        self._since_body += len(data)
+        size = len(data)
+        self._read += size
+        self._since_body += size
         wrong = None
         try:
             parser.feed_data(data)
@@ -166,32 +182,42 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             wrong = f"bad_http: {error}"
         if self._pieces:
-            for piece in self._pieces:
-                answer.feed(piece, t_ns)
-            self._pieces.clear()
+            self._bodies(answer, t_ns)
         if self._ended:
             # What follows a whole answer says nothing against it, but nobody knows whose the next one would be.
             self.usable = self.usable and not self._more and wrong is None
             self._whole()
-            return
-        wrong = wrong or self._too_much(answer)
-        if wrong is not None:
-            self._fail(wrong)
+        elif (
+            wrong is not None
+            or self._refused is not None
+            or answer.broken
+            or self._since_body > MAX_HEAD_BYTES
+            or self._read > answer.most_bytes
+        ):
+            self._fail(wrong or self._too_much(answer))
 
-    def _too_much(self, answer: Answer) -> str | None:
+    def _bodies(self, answer: Answer, t_ns: int) -> None:
+        """Takes the pieces of the answer's body that this read brought."""
+        pieces = self._pieces
+        self._since_body = 0
+        if self._ended:
+            del pieces[self._last_piece :]
+        if self._streams:
+            for piece in pieces:
+                answer.feed(piece, t_ns)
+        elif len(self._body) < MAX_ERROR_BYTES:
+            self._body = (self._body + b"".join(pieces))[:MAX_ERROR_BYTES]
+        pieces.clear()
+
+    def _too_much(self, answer: Answer) -> str:
         """How an answer under way goes beyond what is read of one."""
-        if answer.broken:
+        if answer.broken and answer.error:
             return answer.error
         if self._since_body > MAX_HEAD_BYTES:
             return f"bad_http: {MAX_HEAD_BYTES:,} bytes without an answer in them"
         if self._read > answer.most_bytes:
             return f"too_large: an answer of more than {answer.most_bytes >> 20:,} MiB"
-        return self._encoded() if self.status == 200 else None
-
-    def _encoded(self) -> str | None:
-        if self._encoding in (b"", b"identity"):
-            return None
-        return f"content_encoding: {line_of(self._encoding)}, where identity was asked for"
+        return self._refused or ""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
@@ -222,21 +248,12 @@ class Connection(asyncio.Protocol):
         """Called by the parser."""
         if self._ended or self.status:
             return  # of what follows the answer, or a trailer
-        match name.lower():
-            case b"content-encoding":
-                self._encoding = value.strip().lower()
-            case b"content-type":
-                self._content_type = value.strip().lower()
-            case b"retry-after":
-                self._retry_after = value.strip()
-            case b"retry-after-ms":
-                self._retry_after_ms = value.strip()
-            case b"date":
-                self._date = value.strip()
-            case b"x-request-id":
-                self.echoed_id = value.strip()
-            case b"content-length" | b"transfer-encoding":
-                self._framed = True
+        name = name.lower()
+        field = _KEPT.get(name)
+        if field is not None:
+            setattr(self, field, value.strip())
+        elif name in _FRAMING:
+            self._framed = True
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""
@@ -244,20 +261,13 @@ class Connection(asyncio.Protocol):
             return
         self.status = self._parser.get_status_code()
         self.usable = self._parser.should_keep_alive()
-        events = (self._content_type or _EVENTS).startswith(_EVENTS)
-        self._streams = self.status == 200 and events and self._encoded() is None
+        if self.status == 200:
+            if self._encoding.lower() not in (b"", b"identity"):
+                self._refused = f"content_encoding: {line_of(self._encoding)}, where identity was asked for"
+            elif (self._content_type or _EVENTS).lower().startswith(_EVENTS):
+                self._streams = True
         if self.status >= 200:
             self._since_body = 0
-
-    def on_body(self, data: bytes) -> None:
-        """Called by the parser."""
-        if self._ended:
-            return
-        self._since_body = 0
-        if self._streams:
-            self._pieces.append(data)
-        elif len(self._body) < MAX_ERROR_BYTES:
-            self._body += data[:MAX_ERROR_BYTES]
 
     def on_message_complete(self) -> None:
         """Called by the parser."""
@@ -267,6 +277,7 @@ class Connection(asyncio.Protocol):
             self._forget_head()  # 100 Continue and its like: the answer is still to come
         else:
             self._ended = True
+            self._last_piece = len(self._pieces)
 
     def _whole(self) -> None:
         answer, self.answer = self.answer, None
@@ -277,8 +288,8 @@ class Connection(asyncio.Protocol):
             error = f"http_{self.status}{wait}: {said_by(self._body)}"
         elif not self._streams:
             said = said_by(self._body)
-            kind = line_of(self._content_type)
-            error = self._encoded() or f"not_a_stream: an answer of type {kind}{f': {said}' if said else ''}"
+            kind = line_of(self._content_type.lower())
+            error = self._refused or f"not_a_stream: an answer of type {kind}{f': {said}' if said else ''}"
         else:
             answer.end(self.t_ns)
             error = None

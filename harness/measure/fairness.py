@@ -240,15 +240,20 @@ def _exact_values(state: Fairness, variant: str, alpha: float | None) -> dict[st
         "externality_time": state.externality_time if state.busy else None,
     }
     if alpha is not None:
-        values |= {
-            "violation_share": state.violation_share(alpha),
-            "excess_mean": state.excess_mean(alpha),
-            "violation_share_time": state.violation_share(alpha, timed=True),
-            "excess_mean_time": state.excess_mean(alpha, timed=True),
-        }
+        values |= values_over(state, alpha)
     if variant == DECODE:
         values |= {"makespan_steps": state.steps, "busy_steps": state.busy}
     return values
+
+
+def values_over(state: Fairness, alpha: float) -> dict[str, float | None]:
+    """The metrics that need an α, by their names without the variant's suffix."""
+    return {
+        "violation_share": state.violation_share(alpha),
+        "excess_mean": state.excess_mean(alpha),
+        "violation_share_time": state.violation_share(alpha, timed=True),
+        "excess_mean_time": state.excess_mean(alpha, timed=True),
+    }
 
 
 def alpha_of(spec: RunSpec, variant: str | None = None) -> float | None:

@@ -14,7 +14,7 @@ from harness.measure import work
 from harness.measure.arrivals import Arrivals
 from harness.measure.columns import LONGEST_S, MISSING, NANOSECONDS, Bools, Requests, nanoseconds
 from harness.measure.estimate import Estimate
-from harness.measure.fairness import COLUMNS, DECODE, Fairness, alpha_of, estimates, fairness
+from harness.measure.fairness import COLUMNS, DECODE, OVER_ALPHA, Fairness, alpha_of, estimates, fairness
 from harness.measure.gaps import token_gaps
 from harness.measure.metrics import SLO_METRICS
 from harness.measure.sample import Sample
@@ -81,6 +81,14 @@ def measure(table: Any, steps: Any | None, spec: RunSpec, closed_loop: bool) -> 
         rates["gap_mean_steady"] = _steady_gap(steps, requests, spec, stay)
     waves, beyond = waves_of(requests, spec), overload(requests, spec)
     return Measured(requests, arrivals, window, stay, rates, samples, states, waves, beyond, is_phased(spec))
+
+
+def over_alpha(measured: Measured, steps: Any | None, alpha: float) -> dict[str, Estimate]:
+    """The metrics that need an α, by name, of a run that was measured with another α or with none."""
+    found: dict[str, Estimate] = {}
+    for variant, state in measured.fairness.items():
+        found |= estimates(steps, variant, state, alpha, measured.stay)
+    return {name: one for name, one in found.items() if name.startswith(OVER_ALPHA)}
 
 
 def _steady_gap(steps: Any, requests: Requests, spec: RunSpec, stay: float) -> Estimate | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -59,16 +60,16 @@ def block_length(series: Floats) -> int:
     most = max(1, n // 10)
     quiet = max(5, math.ceil(math.sqrt(math.log10(n))))
     lags = min(math.ceil(math.sqrt(n)) + quiet, n - 1)
-    size = 1 << (2 * n - 1).bit_length()
+    # Room for the lags that are looked at is enough to keep the end of the series off its beginning.
+    size = min(factor << (-(-(n + lags) // factor) - 1).bit_length() for factor in (1, 3, 5))
     spectrum = np.fft.rfft(series, size)
     covariance = np.fft.irfft(spectrum * spectrum.conj(), size)[: lags + 1] / n
     if covariance[0] <= 0:
         return 1
     loud = np.abs(covariance[1:] / covariance[0]) > 2 * math.sqrt(math.log10(n) / n)
     # The first lag after which `quiet` lags in a row are insignificant.
-    run = np.convolve(loud, np.ones(quiet, dtype=np.int64))[quiet - 1 : len(loud)]
-    calm = np.flatnonzero(run == 0)
-    last = int(calm[0]) if len(calm) else lags
+    calm = loud.tobytes().find(bytes(quiet))
+    last = calm if calm >= 0 else lags
     width = min(2 * max(last, 1), lags)
     lag = np.arange(1, width + 1)
     taper = np.clip(2 * (1 - lag / width), 0, 1)
@@ -105,6 +106,7 @@ def mean_variance(series: Floats, overlap: float = 0.0) -> tuple[float, float]:
     return float(np.mean(means**2)) / (blocks - 1), blocks - 1
 
 
+@functools.lru_cache(maxsize=4096)
 def t_quantile(freedom: float, share: float = 1.0) -> float:
     """Student's t that leaves 2.5 % on either side, or a share of that."""
     from scipy.special import stdtrit

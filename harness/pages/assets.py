@@ -30,7 +30,8 @@ def code_digest() -> str:
     """Digest of the code and templates that decide what a cache keeps and what pages look like."""
     harness = Path(__file__).resolve().parents[1]
     policies = harness.parent / "policies"
-    code = [*harness.rglob("*.py"), *harness.rglob("*.toml"), *policies.rglob("*.py")]
+    code = [path for kind in ("py", "toml", "parquet") for path in harness.rglob(f"*.{kind}")]
+    code += policies.rglob("*.py")
     sha = hashlib.sha256()
     for path in [*sorted(code), *sorted((site_directory() / "templates").rglob("*.j2"))]:
         sha.update(f"{path.name} ".encode() + hashlib.sha256(path.read_bytes()).digest())

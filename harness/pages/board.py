@@ -12,48 +12,34 @@ from harness.pages import courses, fairness, latency, profit, tradeoff
 from harness.pages.answers import answer_of, ranks_of, twins_of
 from harness.pages.boards import Board
 from harness.pages.charts import Chart, script_json
-from harness.pages.facets import drawn_arms, ranked_arms, reported_columns, source_of
-from harness.pages.redirects import OF_BOARDS, lead_on
-from harness.pages.render import Writer
-from harness.pages.reported import ReportedChange, reported_changes
-from harness.pages.site import Site
+from harness.pages.facets import drawn_arms, ranked_arms, reported_columns, settings_words, source_of
+from harness.pages.reported import ReportedChange
 from harness.published.corpus import FILES
 from harness.published.detail import GAPS
 
 
-def write(site: Site, writer: Writer) -> None:
-    """boards/BOARD.html for every board, and what leads there from its addresses of before."""
-    published = reported_changes(site.boards)
-    for board in site.boards:
-        others = _other_loads(board, site.boards)
-        values = board_values(board, published.get(board.id, {}))
-        page = f"boards/{board.id}.html"
-        writer.page(page, "board.html.j2", board=board, others=others, **values)
-        for old, section in OF_BOARDS.items():
-            lead_on(writer, f"{old}/{board.id}.html", page, section if values["charts"][section] else "")
-
-
-def _other_loads(board: Board, boards: Sequence[Board]) -> list[Board]:
-    """Boards of the same GPU, model and workload: other loads, settings or kinds."""
+def other_loads(board: Board, boards: Sequence[Board]) -> tuple[tuple[str, str, str], ...]:
+    """Id, settings and kind of the boards of the same GPU, model and workload: other loads, settings or kinds."""
     spec = board.spec
     about = (spec.gpu, spec.model, spec.workload)
-    return [
-        other
+    return tuple(
+        (other.id, settings_words(other), other.kind_words)
         for other in boards
         if other is not board and (other.spec.gpu, other.spec.model, other.spec.workload) == about
-    ]
+    )
 
 
 def board_values(board: Board, published: dict[str, ReportedChange], prefix: str = "") -> dict[str, Any]:
     """What the template of a board is given; `prefix` tells its ids from those of another board on the same page."""
     points = profit.points_of(board)
     inputs = profit.inputs_of(board, points)
+    lanes = courses.lanes_of(board)
     charts = {
         "throughput": tradeoff.tradeoff_charts(board),
-        "latency": [*latency.charts_of(board), *courses.wait_charts(board)],
-        "fairness": fairness.fairness_charts(board),
+        "latency": [*latency.charts_of(board), *courses.wait_charts(board, lanes)],
+        "fairness": fairness.fairness_charts(board, lanes),
         "profit": profit.charts_of(board, points, inputs) if points else [],
-        "thresholds": [*courses.threshold_charts(board), *courses.lanes(board)],
+        "thresholds": [*courses.threshold_charts(board, lanes), *courses.step_charts(board, lanes)],
     }
     return {
         "prefix": prefix,

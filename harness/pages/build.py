@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import UserError
-from harness.pages import board, compare, data, front, parallel, policies, redirects, runs, texts
+from harness.pages import compare, data, front, own, policies, redirects, runs, texts
 from harness.pages.assets import code_digest, site_directory
 from harness.pages.boards import boards_of
+from harness.pages.parallel import Workers
 from harness.pages.render import Writer
 from harness.pages.site import Site
 from harness.published.cache import JsonCache
-from harness.published.corpus import collect_corpus
+from harness.published.corpus import PublishedRun, collect_corpus
+from harness.report.arms import arms_of
+from harness.runs.thin import has_figures, is_thin
 
 MARK = ".bench-site"
 MARKED = b"made by `bench site build`\n"
@@ -25,7 +28,6 @@ MARKED = b"made by `bench site build`\n"
 # Each page's module writes its files; they know the site and nothing of each other.
 PAGES: tuple[Callable[[Site, Writer], None], ...] = (
     front.write,
-    board.write,
     compare.write,
     policies.write,
     data.write,
@@ -45,28 +47,52 @@ class BuildResult:
     cache_error: str | None  # why the cache could not be written, if so
 
 
-def build(results: Path, out: Path, cache: Path | None = None) -> BuildResult:
+def build(
+    results: Path, out: Path, cache: Path | None = None, make_tables: Callable[[list[Path]], object] | None = None
+) -> BuildResult:
     """Builds the site of the runs under `results` into `out`; what did not change is not written again.
 
+    `make_tables` makes those of the runs that keep none and cannot be shown without them.
     Two builds of the same runs are the same bytes. UserError where `out` holds something that is no site of ours,
     or lies in `results`.
     """
     cache = cache or out.resolve().with_name(f"{out.resolve().name}.cache")
     _make_usable(results, out, cache)
     with _alone(out):
-        return _build(results, out, JsonCache(cache, code_digest()))
+        return _build(results, out, JsonCache(cache, code_digest()), make_tables)
 
 
-def _build(results: Path, out: Path, cache: JsonCache) -> BuildResult:
-    corpus = collect_corpus(results, cache, lambda runs: parallel.compute(runs, cache))
-    site = Site(corpus, tuple(boards_of(corpus, cache)), cache)
-    writer = Writer(out, cache)
-    writer.file(MARK, MARKED)
-    for path in sorted((site_directory() / "assets").iterdir()):
-        writer.file(f"assets/{path.name}", path.read_bytes())
-    writer.env.globals["about"] = data.about(site)
-    for write in PAGES:
-        write(site, writer)
+def _wanting_tables(runs: Sequence[PublishedRun]) -> list[Path]:
+    """The runs without tables that a build cannot do without: those without figures, and arms of one run.
+
+    What one pair of runs shows lies in their requests; over repeats their figures are enough.
+    """
+    thin = [published.run for published in runs if is_thin(published.run.path)]
+    alone = {arm[0].path for arm in arms_of(thin) if len(arm) == 1}
+    return [run.path for run in thin if run.path in alone or not has_figures(run.path)]
+
+
+def _build(
+    results: Path, out: Path, cache: JsonCache, make_tables: Callable[[list[Path]], object] | None
+) -> BuildResult:
+    def prepare(runs: Sequence[PublishedRun]) -> list[Path]:
+        wanting = _wanting_tables(runs) if make_tables else []
+        if make_tables and wanting:
+            make_tables(wanting)
+        return wanting
+
+    with Workers(cache) as workers:
+        corpus = collect_corpus(results, cache, workers.compute, prepare)
+        site = Site(corpus, tuple(boards_of(corpus, cache)), cache)
+        writer = Writer(out, cache)
+        writer.env.globals["about"] = data.about(site)
+        finish = workers.write(own.owns_of(site), writer)
+        writer.file(MARK, MARKED)
+        for path in sorted((site_directory() / "assets").iterdir()):
+            writer.file(f"assets/{path.name}", path.read_bytes())
+        for write in PAGES:
+            write(site, writer)
+        finish()
     writer.sweep()
     cache.sweep()
     return BuildResult(len(corpus.runs), len(corpus.problems), writer.written, cache.write_error)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from harness.measure.facts import metric_names
 from harness.measure.metrics import METRICS
 from harness.pages.boards import REMEMBERED, TUNED, Arm, Board, board_key, compare_arms
 from harness.pages.charts import script_json
@@ -16,7 +17,6 @@ from harness.pages.site import Site
 from harness.published.cache import JsonCache
 from harness.published.detail import six_digits
 from harness.report.reader import RunReader
-from harness.report.words import metric_names
 from harness.runs.run import gpu_name
 
 # What makes an arm the best of its policy in a family.

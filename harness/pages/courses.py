@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from harness.pages.boards import Arm, Board
@@ -16,12 +17,23 @@ TOGETHER = 2
 # Policies whose steps are drawn phase by phase: the baseline and the first of the ranking.
 MOST_LANES = 4
 PHASES = ("prefill", "mixed", "decode")
+# The columns of a course that charts have.
+DRAWN = ("t_s", *PHASES, "waiting", "gap", "ttft_s", "policy_k", "policy_n", "policy_mode")
 _TIME_AXIS = "seconds since the run’s start"
 
 
-def with_course(board: Board) -> list[tuple[int, Arm]]:
-    """The arms with a step log among those that are drawn, each with its place in the palette."""
-    return [(style, arm) for style, arm in enumerate(drawn_arms(board)) if arm.first.detail["course"]]
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """An arm with a step log: its place in the palette, and the course of its first repeat by column."""
+
+    style: int
+    arm: Arm
+    columns: dict[str, list[Any]]
+
+
+def lanes_of(board: Board) -> list[Lane]:
+    """The arms with a step log among those that are drawn."""
+    return [Lane(style, arm, course(arm)) for style, arm in enumerate(drawn_arms(board)) if arm.first.detail["course"]]
 
 
 def phase_names(board: Board) -> list[str]:
@@ -31,20 +43,15 @@ def phase_names(board: Board) -> list[str]:
 
 def course(arm: Arm) -> dict[str, list[Any]]:
     """The course of the arm's first repeat, TOGETHER stretches in one: numbers as means, what else as it last was."""
-    columns = {}
-    for name, values in arm.first.detail["course"].items():
-        groups = [values[i : i + TOGETHER] for i in range(0, len(values), TOGETHER)]
-        columns[name] = [_mean_or_last(group) for group in groups]
-    return columns
+    columns = arm.first.detail["course"]
+    return {name: _together(columns[name]) for name in DRAWN if name in columns}
 
 
-def _mean_or_last(group: list[Any]) -> Any:
-    known = [value for value in group if value is not None]
-    if not known:
-        return None
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
-        return float(f"{math.fsum(known) / len(known):.4g}")
-    return known[-1]
+def _together(values: list[Any]) -> list[Any]:
+    groups = [[one for one in values[i : i + TOGETHER] if one is not None] for i in range(0, len(values), TOGETHER)]
+    if all(type(one) in (int, float) for group in groups for one in group):
+        return [float(f"{math.fsum(group) / len(group):.4g}") if group else None for group in groups]
+    return [group[-1] if group else None for group in groups]
 
 
 # Charts with all policies in them: id, title, column, axis, logarithmic.
@@ -59,40 +66,39 @@ _THRESHOLDS = (
 )
 
 
-def wait_charts(board: Board) -> list[Chart]:
+def wait_charts(board: Board, lanes: Sequence[Lane]) -> list[Chart]:
     """How long requests waited, and how many did, over time."""
-    return _over_time(board, _WAITS)
+    return _over_time(board, lanes, _WAITS)
 
 
-def gap_charts(board: Board) -> list[Chart]:
+def gap_charts(board: Board, lanes: Sequence[Lane]) -> list[Chart]:
     """The gap over time."""
-    return _over_time(board, _GAPS)
+    return _over_time(board, lanes, _GAPS)
 
 
-def threshold_charts(board: Board) -> list[Chart]:
+def threshold_charts(board: Board, lanes: Sequence[Lane]) -> list[Chart]:
     """The thresholds that policies kept to, and the mode that each held to be best, over time."""
-    modes = _mode_chart(board)
-    return [*_over_time(board, _THRESHOLDS), *([modes] if modes else [])]
+    modes = _mode_chart(board, lanes)
+    return [*_over_time(board, lanes, _THRESHOLDS), *([modes] if modes else [])]
 
 
-def _over_time(board: Board, charts: Sequence[tuple[str, str, str, str, bool]]) -> list[Chart]:
+def _over_time(board: Board, lanes: Sequence[Lane], charts: Sequence[tuple[str, str, str, str, bool]]) -> list[Chart]:
     """A chart a column of the courses of all arms, where one has it."""
-    arms = [(style, arm, course(arm)) for style, arm in with_course(board)]
-    marks = marks_of(arms[0][1]) if len(arms) == 1 else ()
+    marks = marks_of(lanes[0].arm) if len(lanes) == 1 else ()
     found = []
     for name, title, column, axis, log in charts:
-        there = [(style, arm, columns) for style, arm, columns in arms if any(_known(columns, column))]
+        there = [lane for lane in lanes if any(_known(lane.columns, column))]
         if not there:
             continue
         series = [
-            Series(arm.label, columns["t_s"], columns[column], style, look={"connect": True})
-            for style, arm, columns in there
+            Series(one.arm.label, one.columns["t_s"], one.columns[column], one.style, look={"connect": True})
+            for one in there
         ]
-        headers, rows = _table([(arm.label, columns["t_s"], columns[column]) for _, arm, columns in there], axis)
+        headers, rows = _table([(one.arm.label, one.columns["t_s"], one.columns[column]) for one in there], axis)
         note = board.kind_words + "; each policy in its own time"
         if column == "ttft_s":
             note += ", the requests sent in each stretch"
-        values = [value for *_, columns in there for value in columns[column] if value is not None]
+        values = [value for one in there for value in one.columns[column] if value is not None]
         logarithmic = log and min(values) > 0
         found.append(
             Chart(name, title, _TIME_AXIS, axis, tuple(series), headers, rows, note, y_log=logarithmic, marks=marks)
@@ -111,44 +117,43 @@ def _table(lines: Sequence[tuple[str, list[Any], list[Any]]], what: str) -> tupl
     return headers, tuple(itertools.zip_longest(*columns))
 
 
-def _mode_chart(board: Board) -> Chart | None:
+def _mode_chart(board: Board, lanes: Sequence[Lane]) -> Chart | None:
     """Which way of batching each policy held to be best, over time."""
-    arms = [(style, arm, course(arm)) for style, arm in with_course(board)]
-    there = [(style, arm, columns) for style, arm, columns in arms if any(_known(columns, "policy_mode"))]
-    words = sorted({str(mode) for *_, columns in there for mode in columns["policy_mode"] if mode is not None})
+    there = [lane for lane in lanes if any(_known(lane.columns, "policy_mode"))]
+    words = sorted({str(mode) for lane in there for mode in lane.columns["policy_mode"] if mode is not None})
     if not there:
         return None
     series = []
-    for style, arm, columns in there:
-        places = [None if mode is None else words.index(str(mode)) for mode in columns["policy_mode"]]
-        series.append(Series(arm.label, columns["t_s"], places, style, look={"step": True, "connect": True}))
-    headers, rows = _table([(arm.label, columns["t_s"], columns["policy_mode"]) for _, arm, columns in there], "mode")
+    for one in there:
+        places = [None if mode is None else words.index(str(mode)) for mode in one.columns["policy_mode"]]
+        look = {"step": True, "connect": True}
+        series.append(Series(one.arm.label, one.columns["t_s"], places, one.style, look=look))
+    headers, rows = _table([(one.arm.label, one.columns["t_s"], one.columns["policy_mode"]) for one in there], "mode")
     note = f"{board.kind_words}; each policy in its own time"
     title = "The mode that the policy chose"
     return Chart("over-mode", title, _TIME_AXIS, "mode", tuple(series), headers, rows, note, y_words=tuple(words))
 
 
-def lanes(board: Board) -> list[Chart]:
+def step_charts(board: Board, lanes: Sequence[Lane]) -> list[Chart]:
     """What the steps of the baseline and of the first of the ranking held, with the phases of the traffic marked."""
-    arms = sorted(with_course(board), key=lambda one: one[1].policy != board.baseline)[:MOST_LANES]
-    return [_lane(arm, place, board.kind_words) for place, (_, arm) in enumerate(arms)]
+    first = sorted(lanes, key=lambda one: one.arm.policy != board.baseline)[:MOST_LANES]
+    return [_step_chart(one, place, board.kind_words) for place, one in enumerate(first)]
 
 
-def _lane(arm: Arm, place: int, kind: str) -> Chart:
-    columns = course(arm)
-    times = columns["t_s"]
-    shares = [[None if share is None else round(100 * share, 2) for share in columns[name]] for name in PHASES]
+def _step_chart(lane: Lane, place: int, kind: str) -> Chart:
+    times = lane.columns["t_s"]
+    shares = [[None if share is None else round(100 * share, 2) for share in lane.columns[name]] for name in PHASES]
     series = tuple(Series(name, times, shares[style], style, "area") for style, name in enumerate(PHASES))
     return Chart(
         f"steps-{place}",
-        f"{arm.label}: what the steps held",
+        f"{lane.arm.label}: what the steps held",
         _TIME_AXIS,
         "% of step time",
         series,
         ("seconds", *(f"{name} %" for name in PHASES)),
         tuple(zip(times, *shares, strict=True)),
         kind,
-        marks=marks_of(arm),
+        marks=marks_of(lane.arm),
     )
 
 

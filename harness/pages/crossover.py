@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from harness.pages.numbers import is_own_profile
 from harness.pages.traffic import gpu_label, held, workload_words
 from harness.profiles.files import gpu_names, load_gpu
 from harness.profiles.pair import Pair, load_pair
+from harness.published.cache import JsonCache
 from harness.report.words import NOT_TESTED
 from policies.core import PolicyError, StepCosts
 from policies.online.threshold import crossover, theta0
@@ -77,13 +80,13 @@ class CrossoverPoint:
         return self.predicted == self.won
 
 
-def crossover_values(boards: Sequence[Board]) -> dict[str, Any]:
+def crossover_values(boards: Sequence[Board], cache: JsonCache) -> dict[str, Any]:
     """What the map's template is given."""
     model = _usual_model(boards)
-    boundaries = boundaries_of(model)
+    boundaries = _kept_boundaries(model, cache)
     if not boundaries:
         model = DEFAULT_MODEL
-        boundaries = boundaries_of(model)
+        boundaries = _kept_boundaries(model, cache)
     points = [point for point in map(point_of, boards) if point is not None]
     return {
         "model": model,
@@ -109,7 +112,22 @@ def _boundary_document(boundary: GpuBoundary) -> list[Any]:
     return [boundary.bandwidth_tb_s, {str(size): values for size, values in boundary.equal.items()}]
 
 
-def boundaries_of(model: str) -> list[GpuBoundary]:
+def _kept_boundaries(model: str, cache: JsonCache) -> list[GpuBoundary]:
+    """The same as `boundaries_of`, which nothing but the code and the model decide."""
+    key = hashlib.sha256(f"boundaries of {model}".encode()).hexdigest()
+    kept = cache.get_or_make(key, lambda: [_boundary_values(one) for one in boundaries_of(model)])
+    return [
+        GpuBoundary(gpu, bandwidth, basis, dict(zip(SIZES, equal, strict=True)))
+        for gpu, bandwidth, basis, equal in kept
+    ]
+
+
+def _boundary_values(boundary: GpuBoundary) -> list[Any]:
+    return [boundary.gpu, boundary.bandwidth_tb_s, boundary.basis, list(boundary.equal.values())]
+
+
+@functools.cache
+def boundaries_of(model: str) -> tuple[GpuBoundary, ...]:
     """The boundary of each GPU whose step costs for this model are known, by bandwidth."""
     boundaries = []
     for name in gpu_names():
@@ -121,7 +139,7 @@ def boundaries_of(model: str) -> list[GpuBoundary]:
         except UserError:
             continue
         boundaries.append(GpuBoundary(name, pair.gpu.bandwidth_tb_s, pair.basis, equal))
-    return sorted(boundaries, key=lambda boundary: boundary.bandwidth_tb_s)
+    return tuple(sorted(boundaries, key=lambda boundary: boundary.bandwidth_tb_s))
 
 
 def _equal(pair: Pair, ratio: float, size: int) -> float | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness.pages.boards import Arm, Board
 from harness.pages.charts import Chart, Series
-from harness.pages.courses import gap_charts
+from harness.pages.courses import Lane, gap_charts
 from harness.pages.facets import drawn_arms
 from harness.published.detail import GAPS
 
@@ -18,9 +20,9 @@ COLUMNS = {
 }
 
 
-def fairness_charts(board: Board) -> list[Chart]:
+def fairness_charts(board: Board, lanes: Sequence[Lane]) -> list[Chart]:
     """The share of steps beyond each α, which is the distribution of gaps turned round, and the gap over time."""
-    return [*_beyond(board), *gap_charts(board)]
+    return [*_beyond(board), *gap_charts(board, lanes)]
 
 
 def over_share(arm: Arm) -> list[float] | None:

@@ -37,7 +37,7 @@ def write(site: Site, writer: Writer) -> None:
             sentence=sentences[name],
             wins={(win.board.id, win.arm.first.id): win for win in wins},
             charts=wins_charts(wins),
-            crossover=crossover_values(site.boards) if name == MAPPED else None,
+            crossover=crossover_values(site.boards, site.cache) if name == MAPPED else None,
             reported_columns=reported_columns,
         )
 

@@ -21,9 +21,9 @@ def write(_site: Site, writer: Writer) -> None:
     """A short page at each address of a page of before that was no board's."""
     for old, new in PAGES.items():
         target, _, fragment = new.partition("#")
-        lead_on(writer, old, target, fragment)
+        writer.page(old, "moved.html.j2", **moved(old, target, fragment))
 
 
-def lead_on(writer: Writer, old: str, target: str, fragment: str = "") -> None:
-    """A short page at `old` that leads to `target`, both paths under the site."""
-    writer.page(old, "moved.html.j2", target="../" * old.count("/") + target, fragment=fragment)
+def moved(old: str, target: str, fragment: str = "") -> dict[str, str]:
+    """What the template at `old` is given, to lead on to `target`; both are paths under the site."""
+    return {"target": "../" * old.count("/") + target, "fragment": fragment}

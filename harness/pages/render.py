@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -29,6 +30,7 @@ from harness.report.sentences import label_of
 from harness.runs.run import slug
 
 
+@functools.cache
 def environment(standalone: bool = False) -> jinja2.Environment:
     """Jinja2 with escaping everywhere, undefined names as errors, and the site's filters."""
     env = jinja2.Environment(
@@ -90,7 +92,7 @@ class Writer:
         self.env = environment()
         self.written = 0
         self._cache = cache
-        self._named: set[str] = set()
+        self.names: set[str] = set()
 
     def page(self, name: str, template: str, **values: Any) -> None:
         """Renders a template to `name`, a path under the site; links go through `root` (the way back to the top)."""
@@ -100,19 +102,26 @@ class Writer:
 
     def page_of(self, name: str, template: str, made_of: Any, values: Callable[[], dict[str, Any]]) -> None:
         """Like `page`, but rendered only where `made_of` (JSON values that decide the page) or the file changed."""
-        key = sha256(json.dumps([name, template, made_of]).encode()).hexdigest()
-        is_kept, kept_digest = self._cache.look_up(key)
-        if is_kept and self._digest(name) == kept_digest:
-            self._named.add(name)
+        if self.is_current(name, template, made_of):
+            self.names.add(name)
             return
         self.page(name, template, **values())
-        digest = self._digest(name)
-        if not is_kept or kept_digest != digest:
-            self._cache.put(key, digest)
+        self._cache.put(_key(name, template, made_of), self._digest(name))
+
+    def is_current(self, name: str, template: str, made_of: Any) -> bool:
+        """Whether a page is there as these values gave it."""
+        is_kept, kept_digest = self._cache.look_up(_key(name, template, made_of))
+        return is_kept and self._digest(name) == kept_digest
+
+    def take_over(self, names: set[str], written: int, used: set[str]) -> None:
+        """What another process wrote or left as it was, and the keys of the cache that it asked for."""
+        self.names |= names
+        self.written += written
+        self._cache.add_used(used)
 
     def file(self, name: str, data: bytes) -> None:
         """Puts bytes at a path under the site."""
-        self._named.add(name)
+        self.names.add(name)
         if self._bytes(name) == data:
             return
         path = self.out / name
@@ -123,7 +132,7 @@ class Writer:
 
     def copy(self, name: str, source: Path) -> None:
         """Puts a copy of a file at a path under the site, unless one of the same size and time is there."""
-        self._named.add(name)
+        self.names.add(name)
         path = self.out / name
         with contextlib.suppress(FileNotFoundError):
             copied, original = path.lstat(), source.stat()
@@ -140,7 +149,7 @@ class Writer:
         for directory, below, files in os.walk(self.out, topdown=False):
             below_out = os.path.relpath(directory, self.out)
             for name in files:
-                if os.path.normpath(os.path.join(below_out, name)) not in self._named:
+                if os.path.normpath(os.path.join(below_out, name)) not in self.names:
                     os.unlink(os.path.join(directory, name))
             for name in below:
                 path = os.path.join(directory, name)
@@ -170,3 +179,7 @@ class Writer:
                 part.unlink(missing_ok=True)
             why = error.strerror or error
             raise UserError(f"{path}: cannot be written ({why}): make room, or give another --out") from None
+
+
+def _key(name: str, template: str, made_of: Any) -> str:
+    return sha256(json.dumps([name, template, made_of]).encode()).hexdigest()

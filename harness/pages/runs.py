@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 from harness.measure.metrics import METRICS, Metric
-from harness.pages.boards import Arm, Board
+from harness.pages.boards import Board
 from harness.pages.charts import Chart, Series
 from harness.pages.facets import source_of
 from harness.pages.render import Writer
@@ -18,43 +18,37 @@ from harness.published.corpus import FILES, PublishedRun
 from harness.published.detail import CURVES, QUANTILES
 from harness.published.submitted import submission_of
 from harness.report.document import is_twin
+from harness.runs.thin import is_thin
 
 
 def write(site: Site, writer: Writer) -> None:
-    """runs/ID/index.html for every run, its raw files beside it, and runs/index.html."""
-    places = {published.id: (board, arm) for board in site.boards for arm in board.arms for published in arm.runs}
-    for published in site.corpus.runs:
-        files = _copy_files(published, writer)
-        board, arm = places.get(published.id, (None, None))
-        others = _other_repeats(arm, published)
-        writer.page_of(
-            f"runs/{published.id}/index.html",
-            "run.html.j2",
-            [
-                published.where,
-                published.digest,
-                board and board.id,
-                [(other.id, other.run.spec.repeat) for other in others],
-            ],
-            partial(_page, published, board, others, files),
-        )
+    """runs/index.html."""
     writer.page("runs/index.html", "runs.html.j2", runs=site.corpus.runs)
 
 
-def _copy_files(published: PublishedRun, writer: Writer) -> list[tuple[str, int]]:
-    """Puts the run's raw files beside its page; their names and sizes in bytes."""
-    files = []
-    for name in FILES:
-        path = published.run.path / name
-        if path.is_file():
-            writer.copy(f"runs/{published.id}/{name}", path)
-            files.append((name, path.stat().st_size))
-    return files
+def page_of(
+    published: PublishedRun, board: Board | None, about: dict[str, str]
+) -> tuple[str, str, Any, Callable[[], dict[str, Any]]]:
+    """runs/ID/index.html as `Writer.page_of` takes it."""
+    others = _other_repeats(board, published)
+    told = [published.where, published.digest, board and board.id, [(one.id, one.run.spec.repeat) for one in others]]
+    name = f"runs/{published.id}/index.html"
+    return name, "run.html.j2", [about, *told], partial(_page, published, board, others)
 
 
-def _page(
-    published: PublishedRun, board: Board | None, others: list[PublishedRun], files: list[tuple[str, int]]
-) -> dict[str, Any]:
+def copy_files(published: PublishedRun, writer: Writer) -> None:
+    """Puts the run's raw files beside its page."""
+    for name, _ in _files(published):
+        writer.copy(f"runs/{published.id}/{name}", published.run.path / name)
+
+
+def _files(published: PublishedRun) -> list[tuple[str, int]]:
+    """The names of the run's raw files, and their sizes in bytes."""
+    paths = [published.run.path / name for name in FILES]
+    return [(path.name, path.stat().st_size) for path in paths if path.is_file()]
+
+
+def _page(published: PublishedRun, board: Board | None, others: list[PublishedRun]) -> dict[str, Any]:
     """What the template of a run's page is given."""
     run = published.run
     verdict = run.manifest.get("verdict") or {"level": run.level, "reasons": [], "checks": []}
@@ -65,7 +59,8 @@ def _page(
         "verdict": {"checks": [], **verdict},
         "board": board,
         "others": others,
-        "files": files,
+        "files": _files(published),
+        "thin": is_thin(run.path),
         "rates": list(_metrics(published, "number", "value")),
         "latencies": list(_metrics(published, "distribution", "mean")),
         "command": command(published),
@@ -85,11 +80,10 @@ def command(published: PublishedRun) -> str | None:
     return shlex.join(str(word) for word in argv)
 
 
-def _other_repeats(arm: Arm | None, published: PublishedRun) -> list[PublishedRun]:
+def _other_repeats(board: Board | None, published: PublishedRun) -> list[PublishedRun]:
     """The other repeats of the run's arm."""
-    if arm is None:
-        return []
-    return [other for other in arm.runs if other.id != published.id]
+    arms = [arm.runs for arm in board.arms if any(one.id == published.id for one in arm.runs)] if board else []
+    return [other for runs in arms for other in runs if other.id != published.id]
 
 
 def _metrics(published: PublishedRun, kind: str, central: str) -> Iterator[tuple[Metric, dict[str, Any]]]:

@@ -37,11 +37,11 @@ def heads_of(model: str, tp: int) -> tuple[int, int, int]:
 def checked(path: Path, gpu: str | None, model: str, tp: int) -> list[str]:
     """A line a kind of call: the median of measured over the tables' time; why not, where there are no tables."""
     if gpu is None or gpu == "cpu":
-        return ["held against no tables: --gpu names none that has them"]
+        return ["compared with no tables: --gpu names none that has them"]
     name, config = read_model(model)
     pair = load_pair(gpu, name, tp, config)
     if refusal := pair.refusal("kernels"):
-        return [f"held against no tables: {refusal}"]
+        return [f"compared with no tables: {refusal}"]
     cost = pair.cost("kernels")
     assert isinstance(cost, Kernels)
     assert pair.shape is not None

@@ -28,7 +28,24 @@ def outside_spec(run: Run, tables: RunTables) -> str | None:
     return next((f"{why}: {REMEDY}" for why in _outside_spec(run, tables)), None)
 
 
+def unlike_spec(run: Run) -> str | None:
+    """One line on the first thing in which a run does not keep to its spec, its tables apart."""
+    return next((f"{why}: {REMEDY}" for why in _unlike_spec(run)), None)
+
+
 def _outside_spec(run: Run, tables: RunTables) -> Iterator[str]:
+    yield from _unlike_spec(run)
+    spec = run.spec
+    limit = _most_in_flight(spec.arrival)
+    if limit is not None:
+        peak = peak_in_flight(tables.measured.requests)
+        if peak > limit:
+            yield f"{peak:,} requests were in flight at once, {spec.arrival} allows {limit:,}"
+    if tables.steps is not None and spec.engine in HOLDING:
+        yield from _overfull_steps(tables.steps, spec)
+
+
+def _unlike_spec(run: Run) -> Iterator[str]:
     spec = run.spec
     yield from _unknown_names(spec)
     if why := fault_of(run):
@@ -38,13 +55,6 @@ def _outside_spec(run: Run, tables: RunTables) -> Iterator[str]:
     whole = spec.max_duration_s is None and run.status == "complete"
     if planned is not None and (planned != spec.requests if whole else planned > spec.requests):
         yield f"planned.requests is {planned:,}, the spec has {spec.requests:,}"
-    limit = _most_in_flight(spec.arrival)
-    if limit is not None:
-        peak = peak_in_flight(tables.measured.requests)
-        if peak > limit:
-            yield f"{peak:,} requests were in flight at once, {spec.arrival} allows {limit:,}"
-    if tables.steps is not None and spec.engine in HOLDING:
-        yield from _overfull_steps(tables.steps, spec)
 
 
 def _unknown_names(spec: RunSpec) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 from collections import OrderedDict
@@ -31,6 +32,10 @@ class JsonCache:
         self._recent: OrderedDict[str, Any] = OrderedDict()
         self._unwritten: dict[str, Any] = {}
 
+    def __reduce__(self) -> tuple[Callable[[Path, str], JsonCache], tuple[Path, str]]:
+        """In another process all that is sent there shares one; what is in memory here is read again."""
+        return _shared, (self.parent, self.code)
+
     def get_or_make(self, key: str, make: Callable[[], Any]) -> Any:
         """The value kept under `key` (hex), or the value that `make` gives, which is then kept; not to be changed."""
         is_kept, value = self.look_up(key)
@@ -54,6 +59,15 @@ class JsonCache:
         with contextlib.suppress(OSError, orjson.JSONDecodeError):
             return True, self._remember(key, orjson.loads(self._path(key).read_bytes()))
         return False, None
+
+    def take_used(self) -> set[str]:
+        """The keys that were asked for since the last call: another process tells them to the one that sweeps."""
+        used, self._used = self._used, set()
+        return used
+
+    def add_used(self, keys: set[str]) -> None:
+        """Keys that another process asked for."""
+        self._used |= keys
 
     def sweep(self) -> None:
         """Takes away what this build did not use, and what other versions of the code kept."""
@@ -84,3 +98,8 @@ class JsonCache:
             self.write_error = f"{self.parent}: {error.strerror or error}"
             return False
         return True
+
+
+@functools.cache
+def _shared(parent: Path, code: str) -> JsonCache:
+    return JsonCache(parent, code)

@@ -25,10 +25,12 @@ from harness.published.corpus import (
     without_duplicates,
 )
 from harness.published.detail import detail_of
+from harness.published.figures import other_figures
 from harness.published.tables import RunTables
 from harness.published.verify import difference_from_figures, first_difference, missing_evidence
 from harness.runs.run import POLICY_FILE, Run, run_path, slug
 from harness.runs.step_log import ENGINE_LOG, STEP_LOG
+from harness.runs.tables import FIGURES
 
 WHAT = (
     "schema, digests, kind, place, verdict, counts and summary against the tables, tables against the spec, evidence, "
@@ -162,6 +164,8 @@ def _faults(run: Run, where: str, latest: datetime) -> Iterator[str]:
             yield f"lacks {', '.join(names)}: it was measured by an older bench or edited: run again"
         # All that a build makes of it must be there to be made.
         detail_of(run, tables)
+        if (run.path / FIGURES).is_file() and (why := other_figures(run, tables)):
+            yield why
         yield from _foreign_texts(tables)
         yield from _foreign_metadata(run.path)
     except UserError as error:

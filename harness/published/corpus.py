@@ -12,17 +12,17 @@ from typing import Any
 from harness.core.errors import UserError
 from harness.core.text import one_line
 from harness.published.cache import JsonCache
-from harness.published.detail import examine
+from harness.published.figures import examine
 from harness.runs.run import POLICY_FILE, Run, is_partial, load_run
 from harness.runs.schema import KIND_OF
 from harness.runs.step_log import ENGINE_LOG
-from harness.runs.tables import DIGESTS
+from harness.runs.tables import DIGESTS, FIGURES
 
 # What is larger belongs elsewhere and would make every checkout slow: a run's files together, and its small ones.
 LARGEST_BYTES = 64 * 2**20
 LARGEST_JSON = 2**20
 LONGEST_NAME = 200
-FILES = ("run.json", "summary.json", "requests.parquet", "steps.parquet", DIGESTS, ENGINE_LOG, POLICY_FILE)
+FILES = ("run.json", "summary.json", "requests.parquet", "steps.parquet", DIGESTS, FIGURES, ENGINE_LOG, POLICY_FILE)
 UNFINISHED = "did not finish: `bench recover` it first"
 
 
@@ -78,15 +78,24 @@ class Corpus:
 
 
 def collect_corpus(
-    results: Path, cache: JsonCache, compute_ahead: Callable[[Sequence[PublishedRun]], None] | None = None
+    results: Path,
+    cache: JsonCache,
+    compute_ahead: Callable[[Sequence[PublishedRun]], None] | None = None,
+    prepare: Callable[[Sequence[PublishedRun]], Sequence[Path]] | None = None,
 ) -> Corpus:
     """Reads every run under `results`; a broken or hostile one becomes a Problem and hides no other.
 
-    `compute_ahead` may compute the details of many before they are looked at one by one. UserError where there is no
-    such directory.
+    `prepare` may add files to runs, and gives these to be read again; `compute_ahead` may compute the details of many
+    before they are looked at one by one. UserError where there is no such directory.
     """
     paths, unnamed = scan(results)
     loaded, unreadable = load_all(paths, results, cache)
+    if prepare is not None and (changed := set(prepare(loaded))):
+        again, worse = load_all([path for path in paths if path in changed], results, cache)
+        by_id = {published.id: published for published in again}
+        kept = [published for published in loaded if published.run.path not in changed or published.id in by_id]
+        loaded = [by_id.get(published.id, published) for published in kept]
+        unreadable += worse
     if compute_ahead is not None:
         compute_ahead(loaded)
     sound, doubtful = _as_their_tables(loaded, results)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,6 @@ from harness.measure.measured import is_closed_loop, span
 from harness.measure.statistics import weighted_percentile
 from harness.published.submitted import columns_of
 from harness.published.tables import RunTables
-from harness.published.verify import first_difference
 from harness.runs.run import Run
 
 # Points of a distribution curve: every half percent, and finer at the end that people look at.
@@ -25,17 +25,6 @@ STRETCHES = 240
 CURVES = ("ttft_s", "tpot_s", "itl_s", "e2el_s")
 # Gaps, tokens, that a reader can hold a run's own against.
 GAPS = (0, 10, 25, 50, 75, 100, 150, 200, 300, 400, 600, 800, 1000, 1500, 2000)
-
-
-def examine(run: Run) -> dict[str, Any]:
-    """All that a build needs of a run's tables: its `detail`, and the first `difference` of its summary from them.
-
-    A reported run has no tables and gives neither. UserError where a table is damaged.
-    """
-    if run.kind == "reported":
-        return {"detail": {"curves": {}, "course": None, "sums": None, "marks": []}, "difference": None}
-    tables = RunTables.of(run)
-    return {"detail": detail_of(run, tables), "difference": first_difference(run, tables)}
 
 
 def detail_of(run: Run, tables: RunTables) -> dict[str, Any]:
@@ -78,12 +67,11 @@ def _course(steps: Any, requests: Requests, closed: bool, own: Sequence[str]) ->
     columns: dict[str, list[Any]] = {"t_s": [six_digits((i + 0.5) * end / STRETCHES) for i in range(STRETCHES)]}
     for name in ("mixed", "prefill", "decode"):
         columns[name] = mean((phase == name).astype(np.float64))
-    for name in ("running", "waiting", "kv_tokens"):
+    for name in ("running", "waiting"):
         columns[name] = mean(steps.column(name).to_numpy().astype(np.float64))
     gap = (steps.column("generated_max").to_numpy() - steps.column("generated_min").to_numpy()).astype(np.float64)
     columns["gap"] = mean(gap)
     columns |= _policy_columns(steps, stretch, own)
-    columns["busy"] = (time > 0).tolist()
     columns["ttft_s"] = _mean_ttft(requests, closed, end)
     return columns
 
@@ -104,7 +92,7 @@ def _policy_columns(steps: Any, stretch: Ints, own: Sequence[str]) -> dict[str, 
     last = np.full(STRETCHES, -1, dtype=np.int64)
     last[stretch] = np.arange(len(stretch))
     columns = {}
-    for name in ("policy_k", "policy_n", "policy_mode", "crossover_left", "crossover_right"):
+    for name in ("policy_k", "policy_n", "policy_mode"):
         column = steps.column(name)
         if column.null_count == len(column):
             continue
@@ -186,5 +174,10 @@ def fairness_of_sums(sums: Sequence[dict[str, Any]]) -> Fairness | None:
 
 
 def six_digits(value: Any) -> Any:
-    """A number with six digits, which are more than a chart shows, and keep the pages small; else what it is."""
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+    """A number with six digits, which are more than a chart shows, and keep the pages small; else what it is.
+
+    None of what is no number, such as a mean of nothing.
+    """
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.6g}") if math.isfinite(value) else None

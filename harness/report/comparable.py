@@ -12,7 +12,8 @@ import numpy as np
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
 from harness.core.text import nearest, one_line, short, some, spelled
-from harness.measure.columns import Ints, Requests, integers
+from harness.measure.columns import Ints
+from harness.measure.facts import Facts
 from harness.measure.measured import VIRTUAL_ENGINES
 from harness.runs.run import Run
 from policies.catalog import use_of
@@ -154,13 +155,6 @@ def why_unranked(runs: Sequence[Run]) -> Unranked | None:
     return None
 
 
-def stream_bytes(table: Any) -> bytes:
-    """What a run was asked for, row by row, as bytes to compare."""
-    requests = Requests.of(table)
-    expected = integers(table.column("expected_output_tokens"))[requests.order]
-    return np.stack((requests.row, requests.prompt_tokens, expected)).tobytes()
-
-
 def shared_rows(runs: Sequence[Run]) -> str | None:
     """What to say where the repeats of an arm replay rows of the trace that another repeat replays too."""
     replayed: list[Ints] = []
@@ -216,15 +210,15 @@ def mean_clock(run: Run) -> float | None:
 LIKE_WORK = 1.0
 
 
-def unequal_work(tables: Sequence[tuple[Any, Any]], pairs: Sequence[tuple[Run, Run]]) -> Unranked | None:
+def unequal_work(facts: Sequence[tuple[Facts, Facts]], pairs: Sequence[tuple[Run, Run]]) -> Unranked | None:
     """Why arms whose answers end by themselves are not ranked: in a pair they gave different numbers of tokens.
 
     Answers that are all shorter than asked for in both arms alike are no fault.
     """
     if all(run.spec.client.get("ignore_eos", True) for pair in pairs for run in pair):
         return None
-    for (left, right), (a, b) in zip(tables, pairs, strict=True):
-        made = [int(integers(table.column("output_tokens")).sum()) for table in (left, right)]
+    for (left, right), (a, b) in zip(facts, pairs, strict=True):
+        made = [left.output_tokens, right.output_tokens]
         apart = 100 * abs(made[1] / made[0] - 1) if made[0] else 0.0
         if apart > LIKE_WORK:
             reason = (
@@ -235,26 +229,20 @@ def unequal_work(tables: Sequence[tuple[Any, Any]], pairs: Sequence[tuple[Run, R
     return None
 
 
-def repeats_that_count(tables: Sequence[Any], virtual: bool) -> tuple[str | None, bool]:
-    """What to say where the repeats behind these request tables are not independent, and whether all still count."""
-    if len(tables) < 2:
+def repeats_that_count(facts: Sequence[Facts], virtual: bool) -> tuple[str | None, bool]:
+    """What to say where the repeats of these facts are not independent, and whether all still count."""
+    if len(facts) < 2:
         return None, True
-    if len({stream_bytes(table) for table in tables}) < len(tables):
+    if len({one.stream for one in facts}) < len(facts):
         if virtual:
             return "repeats are not independent: some replay the same stream, so only the first pair counts", False
         return "repeats are not independent: they replay the same stream, and the interval speaks for it alone", True
-    if len({_multiset_bytes(table) for table in tables}) < len(tables):
+    if len({one.asked for one in facts}) < len(facts):
         return (
             "repeats are not independent: they replay the same requests in another order, and the interval "
             "speaks for these requests alone"
         ), True
     return None, True
-
-
-def _multiset_bytes(table: Any) -> bytes:
-    """What a run was asked for, in whatever order, as bytes to compare."""
-    columns = [integers(table.column(name)) for name in ("prompt_tokens", "expected_output_tokens")]
-    return np.stack(columns)[:, np.lexsort(columns)].tobytes()
 
 
 def knowledge_may_differ(specs: Sequence[RunSpec]) -> bool:

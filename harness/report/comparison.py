@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import UserError
+from harness.measure.facts import Facts
 from harness.measure.looks import share_of_look
 from harness.measure.measured import VIRTUAL_ENGINES
 from harness.measure.statistics import LONGEST_STAY
@@ -19,7 +20,6 @@ from harness.report.comparable import (
     refuse_differences,
     repeats_that_count,
     shared_rows,
-    stream_bytes,
     undeployable,
     unequal_clocks,
     unequal_kv,
@@ -101,17 +101,16 @@ def compare_runs(
         metrics = reported_rows(pairs[0])
         return Comparison(tuple(a), tuple(b), differences(*pairs[0]), (), "values as reported", reason, metrics)
 
-    tables = [(reader.requests(left), reader.requests(right)) for left, right in pairs]
-    paired = all(stream_bytes(left) == stream_bytes(right) for left, right in tables)
+    facts = [(reader.facts(left), reader.facts(right)) for left, right in pairs]
+    paired = all(left.stream == right.stream for left, right in facts)
     if not (paired or unranked or allowed("stream_digest", allow)):
         raise UserError(
             "not comparable, A and B replay different requests (another realised trace): run both policies "
             "in one `bench run` (to compare them all the same: --allow trace)"
         )
-    unranked = unranked or unequal_work(tables, pairs)
+    unranked = unranked or unequal_work(facts, pairs)
     reason = unranked.reason if unranked else None
-    counted, dependence = _counted_pairs(pairs, [left for left, _ in tables])
-    del tables
+    counted, dependence = _counted_pairs(pairs, [left for left, _ in facts])
     common = common_alpha([*a, *b], alpha)
     rules, named_late = _headline_rules([*a, *b], rules or Rules())
     equals = pairing.equals
@@ -121,7 +120,7 @@ def compare_runs(
     if unranked:
         metrics = {name: replace(row, word=unranked.word, why=unranked.reason) for name, row in rows.items()}
     else:
-        kept = withheld(counted, list(rows), common, reader)
+        kept = withheld(counted, list(rows), reader)
         metrics = decide(rows, headline, replace(rules, share=share), kept, supports(pairs))
     notes = [
         *undeployable([a[0].spec, b[0].spec]),
@@ -136,7 +135,7 @@ def compare_runs(
         common.note,
         named_late,
         "the load changes by plan: rates and latencies are of the whole span" if is_phased(a[0]) else None,
-        _long_stay(counted, common.alpha, reader),
+        _long_stay(counted, reader),
     ]
     return Comparison(
         a=tuple(a),
@@ -150,20 +149,20 @@ def compare_runs(
     )
 
 
-def _counted_pairs(pairs: list[Pair], requests: Sequence[Any]) -> tuple[list[Pair], str | None]:
+def _counted_pairs(pairs: list[Pair], asked: Sequence[Facts]) -> tuple[list[Pair], str | None]:
     """The pairs that count, the first alone where the repeats say nothing new, and what to say of these.
 
-    `requests` has the request table of each repeat of A.
+    `asked` has the facts of each repeat of A.
     """
-    note, independent = repeats_that_count(requests, pairs[0][0].spec.engine in VIRTUAL_ENGINES)
+    note, independent = repeats_that_count(asked, pairs[0][0].spec.engine in VIRTUAL_ENGINES)
     return pairs if independent else pairs[:1], note
 
 
-def _long_stay(pairs: Sequence[Pair], alpha: float | None, reader: RunReader) -> str | None:
+def _long_stay(pairs: Sequence[Pair], reader: RunReader) -> str | None:
     """What to say of a single pair whose requests stay for so long that latencies get no interval."""
     if len(pairs) > 1:
         return None
-    share = max(reader.measured(run, alpha).stay for run in pairs[0])
+    share = max(reader.facts(run).stay for run in pairs[0])
     if share <= LONGEST_STAY:
         return None
     return (

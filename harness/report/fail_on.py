@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from harness.core.errors import UserError
 from harness.core.text import one_line
+from harness.measure.facts import metric_names
 from harness.measure.metrics import METRICS, PROFITS
 from harness.measure.verdict import LEVELS
 from harness.report.comparison import Comparison
 from harness.report.sentences import change_with_interval
 from harness.report.support import WORDS
-from harness.report.words import BETTER, NOT_TESTED, WORSE, ComparedMetric, metric_names, own_word, steady_name
+from harness.report.words import BETTER, NOT_TESTED, WORSE, ComparedMetric, own_word, steady_name
 from harness.runs.run import Run
 
 _FAIL_ON = re.compile(
@@ -116,7 +117,7 @@ class FailOn:
             return None
         support = compared.support
         if support is None:
-            return f"--fail-on {self.text}: {self.metric} was not held against other cost models"
+            return f"--fail-on {self.text}: {self.metric} was not compared with other cost models"
         enough = WORDS[: 1 if self.required == "supported" else 2]
         return None if support.word in enough else f"--fail-on {self.text}: {self.metric}: {support.word}"
 

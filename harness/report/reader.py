@@ -2,73 +2,73 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from harness.measure.episodes import episodes_beyond
 from harness.measure.estimate import Estimate
-from harness.measure.measured import Measured, is_closed_loop, measure
+from harness.measure.facts import Facts
+from harness.measure.fairness import OVER_ALPHA
+from harness.measure.measured import Measured, is_closed_loop, measure, over_alpha
 from harness.runs.run import Run
+from harness.runs.thin import has_figures, told_figures
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-Estimates = dict[str, Estimate | None]
+Estimates = dict[str, Estimate]
 
 
 class RunReader:
-    """The tables and measurements of runs; who compares many pairs keeps one, so that each run is read once.
+    """The facts and estimates of runs; who compares many pairs keeps one, so that each run is read once.
 
-    The last `most` tables and as many measurements stay in memory.
+    The last `most` measurements stay in memory, and the facts of all runs.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._tables: dict[Path, Any] = {}
-        self._measured: dict[tuple[Path, float | None], tuple[Measured, Estimates]] = {}
+        self._facts: dict[Path, Facts] = {}
+        self._measured: dict[Path, tuple[Measured, dict[float | None, Estimates]]] = {}
 
-    def requests(self, run: Run) -> Any:
-        """The run's request table."""
-        return self._remembered(self._tables, run.path, run.requests)
+    def keep(self, run: Run, requests: Any, measured: Measured) -> None:
+        """Takes over what somebody else has read of a run: its request table, and what was measured of both."""
+        self._facts[run.path] = Facts.of(requests, measured)
+        self._measured[run.path] = (measured, {})
+        if len(self._measured) > self._most:
+            del self._measured[next(iter(self._measured))]
 
-    def measured(self, run: Run, alpha: float | None) -> Measured:
-        """The run measured, its gaps held against α."""
-        return self._measurement(run, alpha)[0]
+    def facts(self, run: Run) -> Facts:
+        """What is kept of the run."""
+        if run.path not in self._facts:
+            if has_figures(run.path):
+                self._facts[run.path] = told_figures(run.path)[1]
+            else:
+                self._measurement(run)
+        return self._facts[run.path]
 
-    def estimates(self, run: Run, alpha: float | None, names: Sequence[str]) -> Estimates:
-        """Estimates by the names of a comparison's metrics, None where the run does not have one."""
-        measured, estimates = self._measurement(run, alpha)
-        for name in names:
-            if name not in estimates:
-                estimates[name] = _estimate(name, measured)
-        return {name: estimates[name] for name in names}
+    def values(self, run: Run, alpha: float | None) -> dict[str, float | None]:
+        """Values by the names of a comparison's metrics, None where the run has none, its gaps held against α."""
+        facts = self.facts(run)
+        return facts.values if alpha is None else facts.values | facts.over(alpha)
 
-    def episodes(self, run: Run, alpha: float | None, name: str) -> int:
-        """How many separate episodes lie beyond a percentile of the run."""
-        metric, _, percent = name.partition(".p")
-        return episodes_beyond(self.measured(run, alpha), metric, float(percent))
+    def estimate(self, run: Run, alpha: float | None, name: str) -> Estimate:
+        """A value that the run has, with what each part of the run adds to it."""
+        measured, known = self._measurement(run)
+        if name.startswith(OVER_ALPHA) and alpha is not None:
+            if alpha not in known:
+                known[alpha] = over_alpha(measured, run.steps(), alpha)
+            return known[alpha][name]
+        estimates = known.setdefault(None, {})
+        if name not in estimates:
+            estimate = _estimate(name, measured)
+            assert estimate is not None
+            estimates[name] = estimate
+        return estimates[name]
 
-    def _measurement(self, run: Run, alpha: float | None) -> tuple[Measured, Estimates]:
-        """The run measured, and the estimates made of it so far."""
-
-        def measure_run() -> tuple[Measured, Estimates]:
-            spec = dataclasses.replace(run.spec, alpha=alpha)
-            measured = measure(self.requests(run), run.steps(), spec, is_closed_loop(spec))
-            # A million rows twice would be a quarter of a gigabyte.
-            self._tables.pop(run.path, None)
-            return measured, {}
-
-        return self._remembered(self._measured, (run.path, alpha), measure_run)
-
-    def _remembered(self, remembered: dict[K, V], key: K, make: Callable[[], V]) -> V:
-        value = remembered.pop(key) if key in remembered else make()
+    def _measurement(self, run: Run) -> tuple[Measured, dict[float | None, Estimates]]:
+        """The run measured, and the estimates made of it so far, by the α that they need."""
+        if run.path not in self._measured:
+            requests = run.requests()
+            self.keep(run, requests, measure(requests, run.steps(), run.spec, is_closed_loop(run.spec)))
         # The latest stands last, so that the first is the one to go.
-        remembered[key] = value
-        if len(remembered) > self._most:
-            del remembered[next(iter(remembered))]
-        return value
+        found = self._measured[run.path] = self._measured.pop(run.path)
+        return found
 
 
 def _estimate(name: str, measured: Measured) -> Estimate | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from harness.measure import start_and_end
 from harness.measure.estimate import Estimate, within_run_ratio
+from harness.measure.facts import metric_names
 from harness.measure.measured import is_closed_loop
 from harness.measure.metrics import METRICS
 from harness.measure.repeats import shift_of
@@ -20,7 +21,6 @@ from harness.report.words import (
     ComparedMetric,
     Difference,
     by_difference,
-    metric_names,
     row_over_repeats,
 )
 from harness.runs.run import Run
@@ -45,17 +45,24 @@ def compared_rows(
 
     `equals` are runs of one policy on one stream, a group each (A/A): they tell how runs spread.
     """
-    names = _names_for(pairs, common)
-    estimates = [tuple(reader.estimates(run, common.alpha, names) for run in pair) for pair in pairs]
-    spread = [[reader.estimates(run, common.alpha, names) for run in group] for group in equals]
+    values = [[reader.values(run, common.alpha) for run in pair] for pair in pairs]
+    spread = [[reader.values(run, common.alpha) for run in group] for group in equals]
     noisy = not is_phased(pairs[0][0])
     rows = {}
-    for name in names:
-        known = [(a[name], b[name]) for a, b in estimates]
-        groups = [[one[name] for one in group] for group in spread]
-        row = _row(name, known, groups, paired, noisy, share)
-        if row is not None:
-            rows[name] = row
+    for name in _names_for(pairs, common):
+        both = [(a.get(name), b.get(name)) for a, b in values]
+        known = [(a, b) for a, b in both if a is not None and b is not None]
+        # A row is one of all repeats or none.
+        if len(known) < len(pairs):
+            continue
+        groups = [[value for one in group if (value := one.get(name)) is not None] for group in spread]
+        row = _row_over_repeats(name, known, groups, share)
+        if row is None:
+            # Nothing tells how runs spread: what the requests of the first pair tell is left.
+            left, right = (reader.estimate(run, common.alpha, name) for run in pairs[0])
+            is_difference = _is_difference(name, known, groups)
+            row = _row_within(name, left, right, paired=paired, noisy=noisy, is_difference=is_difference)
+        rows[name] = row
     return rows
 
 
@@ -77,29 +84,22 @@ def is_phased(run: Run) -> bool:
     return (isinstance(source, dict) and "phases" in source) or start_and_end.is_phased(run.spec)
 
 
-def _row(
-    name: str,
-    estimates: Sequence[tuple[Estimate | None, Estimate | None]],
-    equals: Sequence[Sequence[Estimate | None]],
-    paired: bool,
-    noisy: bool,
-    share: float,
+def _row_over_repeats(
+    name: str, values: Sequence[tuple[float, float]], equals: Sequence[Sequence[float]], share: float
 ) -> ComparedMetric | None:
-    """One metric over the pairs' estimates (A, B), None where an arm does not have it in every repeat."""
-    known = [(a, b) for a, b in estimates if a is not None and b is not None]
-    if not known or len(known) < len(estimates):
-        return None
-    values = [(a.value, b.value) for a, b in known]
-    groups = [[one.value for one in group if one is not None] for group in equals]
-    is_difference = by_difference(name, values) or any(value <= 0 for group in groups for value in group)
+    """One metric over the pairs' values (A, B), None where nothing tells how runs spread."""
+    is_difference = _is_difference(name, values, equals)
     move = (lambda value: value) if is_difference else math.log
     scale = max(abs(value) for pair in values for value in pair) if is_difference else 1.0
     shift = shift_of(
-        [move(b) - move(a) for a, b in values], [[move(value) for value in group] for group in groups], scale
+        [move(b) - move(a) for a, b in values], [[move(value) for value in group] for group in equals], scale
     )
-    if shift is not None:
-        return row_over_repeats(name, values, shift, is_difference, share)
-    return _row_within(name, *known[0], paired=paired, noisy=noisy, is_difference=is_difference)
+    return None if shift is None else row_over_repeats(name, values, shift, is_difference, share)
+
+
+def _is_difference(name: str, values: Sequence[tuple[float, float]], equals: Sequence[Sequence[float]]) -> bool:
+    """Whether a metric is compared by B - A, which every value may say."""
+    return by_difference(name, values) or any(value <= 0 for group in equals for value in group)
 
 
 def _row_within(
@@ -133,23 +133,19 @@ def _is_same(a: Estimate, b: Estimate) -> bool:
     return ratio is not None and ratio.low == ratio.high == 1
 
 
-def withheld(
-    pairs: Sequence[Pair], rows: Sequence[str], common: CommonAlpha, reader: RunReader
-) -> dict[str, tuple[str, str]]:
+def withheld(pairs: Sequence[Pair], rows: Sequence[str], reader: RunReader) -> dict[str, tuple[str, str]]:
     """The rows that get no word of their own, each with the word that stands there and the reason."""
     told: dict[str, tuple[str, str]] = {}
     above = [run for pair in pairs for run in pair if run.is_overloaded]
     if above:
         reason = f"{above[0].spec.policy} cannot serve this rate: latencies depend on how long the run is"
         told |= {name: (ABOVE_CAPACITY, reason) for name in rows if name not in _SET_BY_ARRIVALS}
-    elif all(reader.measured(run, common.alpha).beyond is not None for pair in pairs for run in pair):
+    elif all(reader.facts(run).beyond is not None for pair in pairs for run in pair):
         reason = "every request was served in time, so that the rate is the arrivals'"
         told |= {name: (SET_BY_ARRIVALS, reason) for name in rows if name in _SET_BY_ARRIVALS}
     for name in rows:
         if name.endswith(".p99") and name not in told:
-            least = min(
-                sum(reader.episodes(run, common.alpha, name) for run in arm) for arm in zip(*pairs, strict=True)
-            )
+            least = min(sum(reader.facts(run).episodes.get(name, 0) for run in arm) for arm in zip(*pairs, strict=True))
             if least < LEAST_EPISODES:
                 reason = f"{least} separate episodes beyond it, {LEAST_EPISODES} would tell a tail from a burst"
                 told[name] = (FEW_EPISODES, reason)

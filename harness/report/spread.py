@@ -117,11 +117,10 @@ def _values(arm: Sequence[Run], rules: Rules) -> dict[str, list[float]]:
     alpha = common_alpha(arm, None)
     first = compared_rows([(arm[0], arm[0])], (), alpha, True, reader)
     names = headline_of(first, rules)
-    estimates = [reader.estimates(run, alpha.alpha, names) for run in arm]
+    of_runs = [reader.values(run, alpha.alpha) for run in arm]
     values = {}
     for name in names:
-        own = [one[name] for one in estimates]
-        known = [one.value for one in own if one is not None]
+        known = [value for one in of_runs if (value := one.get(name)) is not None]
         if len(known) == len(arm):
             values[name] = known
     if not values:

@@ -9,9 +9,10 @@ from typing import Any
 
 from harness.core.errors import UserError
 from harness.core.text import nearest, one_line
+from harness.measure.facts import metric_names
 from harness.measure.metrics import METRICS, PROFITS
 from harness.measure.repeats import Shift, holm, repeats_for
-from harness.measure.statistics import CONFIDENCE, PERCENTILES
+from harness.measure.statistics import CONFIDENCE
 from harness.report.support import DISAGREE, Support
 
 BETTER, WORSE, NO_DIFFERENCE = "better", "worse", "no difference shown"
@@ -114,16 +115,6 @@ class ComparedMetric:
         told["plan"] = {"change": self.plan[0], "repeats": self.plan[1]} if self.plan else None
         told["why"] = self.why
         return told | {"support": self.support.to_dict()} if self.support else told
-
-
-def metric_names() -> list[str]:
-    """Every metric that a comparison can have: those of METRICS, and the percentiles of distributions."""
-    names = []
-    for metric in METRICS.values():
-        names.append(metric.name)
-        if metric.kind == "distribution":
-            names += [f"{metric.name}.p{percent}" for percent in PERCENTILES]
-    return names
 
 
 def read_headline(text: str) -> tuple[str, ...]:

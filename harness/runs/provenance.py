@@ -82,6 +82,7 @@ def mask_command(argv: Sequence[str]) -> list[str]:
     return masked
 
 
+@functools.cache
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)

@@ -21,6 +21,8 @@ from harness.measure.columns import LONGEST_S
 TABLES = {"requests": REQUESTS, "steps": STEPS}
 # Of a run whose tables are made again when they are wanted: what they hold (thin.py).
 DIGESTS = "tables.json"
+# And what pages and comparisons over repeats need of them (thin.py).
+FIGURES = "figures.json"
 
 # Made once: making one looks for a package that is not there.
 _LONGEST = pa.scalar(LONGEST_S)

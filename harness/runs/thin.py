@@ -1,4 +1,4 @@
-"""A simulated run without its tables: what they held is told by a digest, and the run gives them again."""
+"""A simulated run without its tables: digests and figures tell what they held, and the run gives them again."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ import pyarrow.compute as pc
 
 from harness.core.errors import UserError
 from harness.core.runspec import SCHEMA_VERSION
+from harness.measure.facts import Facts
 from harness.runs.schema import read_json
-from harness.runs.tables import DIGESTS, TABLES, read_table
+from harness.runs.tables import DIGESTS, FIGURES, TABLES, read_table
 from harness.runs.writer import write_json
+
+_AGAIN = "take it from a copy, or make it again with `bench expand` and `bench thin`"
 
 
 def table_digest(table: pa.Table) -> dict[str, Any]:
@@ -55,8 +58,9 @@ def is_thin(directory: Path) -> bool:
     return (directory / DIGESTS).is_file() and not all((directory / f"{name}.parquet").is_file() for name in TABLES)
 
 
-def make_thin(directory: Path) -> None:
-    """Writes the digests, then takes the tables away."""
+def make_thin(directory: Path, figures: Mapping[str, Any]) -> None:
+    """Writes the digests and the figures (JSON values), then takes the tables away."""
+    write_json({directory / FIGURES: {"schema": SCHEMA_VERSION, **figures}}, indent=None)
     write_json({directory / DIGESTS: digests_of(directory)})
     for name in TABLES:
         (directory / f"{name}.parquet").unlink()
@@ -69,6 +73,21 @@ def told_digests(directory: Path) -> dict[str, Any]:
     if any(not isinstance(told.get(name), dict) for name in TABLES):
         raise UserError(f"{path}: no digests that this bench reads: take it from a copy, or run again")
     return told
+
+
+def has_figures(directory: Path) -> bool:
+    """Whether a run without its tables tells what pages and comparisons over repeats need of them."""
+    return is_thin(directory) and (directory / FIGURES).is_file()
+
+
+def told_figures(directory: Path) -> tuple[Any, Facts]:
+    """What pages draw, as the file has it, and the facts of comparisons; UserError where they are damaged."""
+    path = directory / FIGURES
+    told = read_json(path, _AGAIN)
+    try:
+        return told.get("detail"), Facts.from_dict(told.get("facts"))
+    except ValueError as error:
+        raise UserError(f"{path}: {error}: {_AGAIN}") from None
 
 
 def other_than_told(directory: Path, made: Mapping[str, pa.Table]) -> str | None:

@@ -243,12 +243,16 @@ def _conclude(directory: Path, manifest: dict[str, Any]) -> None:
     write_json({directory / "summary.json": summary_of(measured), directory / "run.json": manifest})
 
 
-def write_json(files: dict[Path, dict[str, Any]]) -> None:
-    """Write JSON files, put in place once all of them are whole on disk: none is replaced where one fails."""
+def write_json(files: dict[Path, dict[str, Any]], indent: int | None = 1) -> None:
+    """Write JSON files, put in place once all of them are whole on disk: none is replaced where one fails.
+
+    Without an `indent` all stands in one line, which is for what nobody reads.
+    """
     parts = {path: path.with_name(path.name + ".tmp") for path in files}
     try:
         for path, value in files.items():
-            text = visible(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+            apart = None if indent else (",", ":")
+            text = visible(json.dumps(value, indent=indent, separators=apart, ensure_ascii=False, allow_nan=False))
             with open_anew(parts[path]) as file:
                 file.write(f"{text}\n".encode())
                 file.flush()

@@ -8,7 +8,6 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.core.console import plain_console
@@ -18,8 +17,9 @@ from harness.core.text import short, some
 from harness.engines.base import Status
 from harness.report.capacity import BEYOND, Search, Tried, ladder
 from harness.report.limits import Limit
-from harness.runs.run import PARTIAL, Run, load_run, run_path
+from harness.runs.run import Run
 from harness.session.clock import as_clock
+from harness.session.finished import finished_runs
 from harness.session.grid import canonical_policies, plan_runs
 from harness.session.one_run import prepare, run, trace_of
 from harness.session.start import Started
@@ -258,20 +258,8 @@ def finished_run(out: Path, spec: RunSpec, url: str | None = None) -> Run | None
 
     Of a server that was driven it must be the one at `url`.
     """
-    place = run_path(out, spec, datetime.now(UTC))
-    if not place.parent.is_dir():
-        return None
-    for path in sorted(place.parent.glob(f"*-{spec.digest[:8]}-r{spec.repeat}"), reverse=True):
-        if path.name.endswith(PARTIAL):
-            continue
-        try:
-            one = load_run(path)
-        except UserError:
-            continue
-        whole = one.manifest["digest"] == spec.digest and one.status == "complete" and one.summary
-        if whole and (url is None or one.manifest["provenance"].get("url") == url):
-            return one
-    return None
+    at_url = (one for one in finished_runs(out, spec) if url in (None, one.manifest["provenance"].get("url")))
+    return next(at_url, None)
 
 
 def _check_requests(spec: RunSpec, limits: Sequence[Limit]) -> None:

@@ -13,14 +13,17 @@ from typing import Any, Protocol
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.core.console import plain_console
+from harness.session.grid_index import FinishedIndex
 from harness.session.grid_local import Tick
 from harness.session.grid_plan import Cell, Plan
 from harness.session.grid_state import (
+    FOLDER,
     Found,
     StatusFile,
     alone_in,
     clear,
     find_cells,
+    place_below,
     read_failures,
     remember_cells,
     remember_failure,
@@ -86,26 +89,33 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Cells of a grid by what is to be done with them: `units` run, `found` says what is there already."""
+    """Cells of a grid by what is to be done with them: `units` run, `found` says what is there already.
+
+    `index` knows it, and is not written yet.
+    """
 
     units: list[list[Cell]]
     found: Found
     failed: dict[str, str]
+    index: FinishedIndex
 
 
-def resume(plan: Plan, out: Path, retry_failed: bool) -> Resumed:
-    """What of a plan has to run, by the runs that lie in `out`."""
-    cells = plan.cells
-    found = find_cells(out, {cell.digest for cell in cells if not cell.second})
+def resume(plan: Plan, out: Path, retry_failed: bool, again: bool = False) -> Resumed:
+    """What of a plan has to run, by the runs that lie in `out`; where `again` all of it."""
+    cells, index = plan.cells, FinishedIndex(out / FOLDER)
+    found = find_cells(out, {cell.digest for cell in cells if not cell.second}, index)
     if any(cell.second for cell in cells):
-        second = find_cells(out, {cell.digest for cell in cells if cell.second}, second=True)
+        second = find_cells(out, {cell.digest for cell in cells if cell.second}, index, second=True)
         found = Found(found.finished | second.finished, found.left | second.left, found.failed | second.failed)
+    if again:
+        found.finished.clear()
+        retry_failed = True
     keys = {cell.key for cell in cells}
-    reasons = read_failures(out / ".grid") | found.failed
+    reasons = read_failures(out / FOLDER) | found.failed
     failed = {key: why for key, why in reasons.items() if key in keys and key not in found.finished}
     passed = found.finished.keys() | (set() if retry_failed else failed.keys())
     units = [[cell for cell in unit if cell.key not in passed] for unit in plan.units]
-    return Resumed([unit for unit in units if unit], found, {} if retry_failed else failed)
+    return Resumed([unit for unit in units if unit], found, {} if retry_failed else failed, index)
 
 
 class GridSession:
@@ -117,10 +127,11 @@ class GridSession:
         self._console = plain_console(stderr=True)
         self._stopping = Stopping()
 
-    def go(self, make: Callable[[], Executor], retry_failed: bool) -> Tally:
-        """Runs it; the tally at the end. UserError where another grid works in `out`."""
+    def go(self, make: Callable[[], Executor], retry_failed: bool, again: bool = False) -> Tally:
+        """Runs what is left, or all of it `again`; the tally at the end. UserError where another grid works there."""
         with alone_in(self._out) as folder:
-            todo = resume(self._plan, self._out, retry_failed)
+            todo = resume(self._plan, self._out, retry_failed, again)
+            todo.index.write()
             remember_cells(folder, self._plan.cells)
             tally = Tally(len(self._labels), before=len(self._labels.keys() & todo.found.finished.keys()))
             tally.refused = sum(one.cells for one in self._plan.refused)
@@ -131,19 +142,23 @@ class GridSession:
             if running:
                 executor = make()
                 tally.jobs = min(executor.jobs, len(running))
-                self._run(executor, todo.units, tally, folder)
+                self._run(executor, todo, tally, folder)
             StatusFile(folder).write(self._status(tally, [], done=True), now=True)
         return tally
 
-    def _run(self, executor: Executor, units: Sequence[Sequence[Cell]], tally: Tally, folder: Path) -> None:
+    def _run(self, executor: Executor, todo: Resumed, tally: Tally, folder: Path) -> None:
         began_s, status = time.monotonic(), StatusFile(folder)
         bar = self._bar()
         task = bar.add_task("cells", total=tally.cells, completed=tally.before, told="")
         with self._stopping.listening(), bar:
-            for tick in executor.run(units, self._stopping):
+            for tick in executor.run(todo.units, self._stopping):
                 tally.elapsed_s = time.monotonic() - began_s
                 if tick.outcome is not None and tick.cell is not None:
                     self._count(tick, tally, folder)
+                    if tick.outcome.status == "complete":
+                        place = place_below(self._out, tick.outcome.path, tick.cell.second)
+                        todo.index.add(place, f"{tick.outcome.path}/run.json", tick.cell.digest)
+                        todo.index.write()
                 bar.update(
                     task,
                     completed=tally.before + tally.done,
@@ -184,6 +199,8 @@ class GridSession:
         line = f"{tally.cells:,} cells: {tally.before:,} finished before, {running:,} to run"
         if tally.failed:
             line += f", {len(tally.failed):,} failed before (--retry-failed runs them again)"
+        elif tally.before == tally.cells:
+            line += " (--again runs them all again, beside those that are there)"
         self._console.print(line, soft_wrap=True)
         if cleared:
             what = "cell was" if cleared == 1 else "cells were"

@@ -22,6 +22,7 @@ from harness.core.runspec import RunSpec
 from harness.runs.append_log import is_locked
 from harness.runs.run import PARTIAL
 from harness.runs.writer import LOGS, write_json
+from harness.session.grid_index import FinishedIndex
 from harness.session.grid_plan import Cell
 
 FOLDER = ".grid"
@@ -35,7 +36,7 @@ _RUN_NAME = re.compile(r"\d{8}t[\d.]+z-([0-9a-f]{8})-r\d+(\.partial)?")
 class Found:
     """Runs by the keys of their cells: `finished` are complete, `left` were cut off, `failed` have the reason."""
 
-    finished: dict[str, Path] = field(default_factory=dict)
+    finished: dict[str, str] = field(default_factory=dict)
     left: dict[str, list[Path]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
@@ -43,6 +44,11 @@ class Found:
 def place_of(out: Path, second: bool) -> Path:
     """Where a cell's run lands: beside `out` where it is the second of an A/A."""
     return out.with_name(out.name + SECOND) if second else out
+
+
+def place_below(out: Path, run: str, second: bool) -> str:
+    """What a run's directory is called in the index: the same wherever --out lies."""
+    return (SECOND if second else "") + run[len(str(place_of(out, second))) :]
 
 
 @contextlib.contextmanager
@@ -93,20 +99,25 @@ def working(out: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def find_cells(out: Path, digests: Collection[str], second: bool = False) -> Found:
-    """The runs under `out` that are these cells; others are passed over."""
+def find_cells(out: Path, digests: Collection[str], index: FinishedIndex, second: bool = False) -> Found:
+    """The runs under `out` that are these cells; others are passed over. What `index` knows is not read again."""
     found = Found()
     begun = {digest[:8]: digest for digest in digests}
     suffix = SECOND if second else ""
-    for path in _run_directories(place_of(out, second)):
-        digest, status, reason = _read(path, begun)
+    for path in _run_directories(str(place_of(out, second))):
+        place, run_json = place_below(out, path, second), f"{path}/run.json"
+        digest, status, reason = index.look_up(place, run_json), "complete", ""
+        if digest is None:
+            digest, status, reason = _read(path, begun)
+            if status == "complete" and not path.endswith(PARTIAL):
+                index.add(place, run_json, digest)
         if digest not in digests:
             continue
         key = digest + suffix
-        if status == "complete" and not path.name.endswith(PARTIAL):
+        if status == "complete" and not path.endswith(PARTIAL):
             found.finished[key] = path
         else:
-            found.left.setdefault(key, []).append(path)
+            found.left.setdefault(key, []).append(Path(path))
             if status == "failed":
                 found.failed[key] = reason
     return found
@@ -186,21 +197,21 @@ def read_status(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def _run_directories(root: Path) -> Iterator[Path]:
+def _run_directories(root: str) -> Iterator[str]:
     """Directories whose name is a run's, at and under a directory; what lies in them is not looked at."""
-    waiting = [str(root)]
+    waiting = [root]
     while waiting:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 if not entry.is_dir(follow_symlinks=False) or entry.name == FOLDER:
                     continue
                 if _RUN_NAME.fullmatch(entry.name):
-                    yield Path(entry.path)
+                    yield entry.path
                 else:
                     waiting.append(entry.path)
 
 
-def _read(path: Path, begun: dict[str, str]) -> tuple[str, str, str]:
+def _read(path: str, begun: dict[str, str]) -> tuple[str, str, str]:
     """Digest, status and reason of a run; of one that was cut off before it had its run.json the digest it is named by.
 
     The digest is the one that its spec has today: a field that came later is no other run.
@@ -213,7 +224,7 @@ def _read(path: Path, begun: dict[str, str]) -> tuple[str, str, str]:
             digest = RunSpec.from_dict(manifest["spec"]).digest
         return str(digest), str(manifest["status"]), str(manifest.get("reason"))
     except FileNotFoundError:
-        name = _RUN_NAME.fullmatch(path.name)
+        name = _RUN_NAME.fullmatch(os.path.basename(path))
         return (begun.get(name[1], "") if name and name[2] else ""), "running", ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         # No run of this grid's making; what is damaged is told where it is read.

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from harness.session.grid_index import FinishedIndex
 from harness.session.grid_run import seconds_in_words
 from harness.session.grid_state import FOLDER, SECOND, find_cells, is_running, read_cells, read_failures, read_status
 
@@ -62,10 +63,11 @@ def told_status(status: dict[str, Any]) -> list[str]:
 def _counted(out: Path, labels: dict[str, str]) -> tuple[set[str], dict[str, str]]:
     finished: set[str] = set()
     failed: dict[str, str] = {}
+    index = FinishedIndex(out / FOLDER)
     for second in (False, True):
         digests = {key.removesuffix(SECOND) for key in labels if key.endswith(SECOND) == second}
         if digests:
-            found = find_cells(out, digests, second)
+            found = find_cells(out, digests, index, second)
             finished |= found.finished.keys()
             failed |= found.failed
     return finished, failed

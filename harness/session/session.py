@@ -16,6 +16,7 @@ from harness.report.comparison import Comparison, compare_runs
 from harness.runs.run import Run
 from harness.session.ask import Asked, dropped, split_policies
 from harness.session.clock import SessionClock
+from harness.session.finished import Finished
 from harness.session.grid import canonical_policies, plan_runs
 from harness.session.one_run import Prepared, prepare, run, trace_of
 from harness.session.repeats import RepeatPlan
@@ -32,17 +33,26 @@ OF_A_SERVER = frozenset({"engine_version", "async_scheduling", "url", "path"})
 class RunSession:
     """Runs what was asked for; Ctrl-C or a hang-up ends the run under way readably, a second Ctrl-C at once.
 
-    `why` is what is said of the choice of the engine, `plan` what was named beforehand of repeats and words. Afterwards
-    `failure` is the first error of a run, if any.
+    `why` is what is said of the choice of the engine, `plan` what was named beforehand of repeats and words. Runs that
+    `out` has already are taken and not run, unless `again`. Afterwards `failure` is the first error of a run, if any.
     """
 
-    def __init__(self, started: Started, out: Path, quiet: bool, why: str = "", plan: RepeatPlan | None = None) -> None:
+    def __init__(
+        self,
+        started: Started,
+        out: Path,
+        quiet: bool,
+        why: str = "",
+        plan: RepeatPlan | None = None,
+        again: bool = False,
+    ) -> None:
         self.failure: Exception | None = None
         self._why = why
         self._out = out
         self._make = started.make
         self._console = plain_console(stderr=True)
         self._quiet = quiet
+        self._again = again
         self._stopping = Stopping()
         self._clock = SessionClock(0)
         self._ready: dict[str, Prepared] = {}
@@ -76,12 +86,16 @@ class RunSession:
         self._prepare_first_repeats()
         self._say_what_this_is()
         runs: list[Run] = []
-        self._clock = SessionClock(sum(spec.requests for spec in self.specs))
+        finished = self._finished()
+        self._clock = SessionClock(sum(spec.requests for spec in finished.left(self.specs)))
         with self._stopping.listening(), progress_bar(self._console, self._quiet) as bar:
             for place, spec in enumerate(self.specs):
-                if not self._one(spec, place, runs, bar):
+                if (there := finished.take(spec)) is not None:
+                    runs.append(there)
+                elif self._one(spec, place, runs, bar):
+                    self._say_how_far(spec, place + 1)
+                else:
                     break
-                self._say_how_far(spec, place + 1)
                 if self._is_enough(runs, place):
                     break
         return runs
@@ -102,6 +116,17 @@ class RunSession:
         """Tables and sentences on standard output, then where the files are."""
         print_answer(self._groups(runs), comparisons, self._said)
         print_places(runs)
+
+    def _finished(self) -> Finished:
+        """The runs that need not run, once it is said which."""
+        wanted = [] if self._again else self.specs
+        finished = Finished(self._out, wanted, self._prepared, self._plan.named, self._alone)
+        for line in finished.lines:
+            self._console.print(line, soft_wrap=True)
+        return finished
+
+    def _prepared(self, spec: RunSpec) -> Prepared:
+        return self._ready.get(spec.digest) or prepare(spec, self._make)
 
     def _one(self, spec: RunSpec, place: int, runs: list[Run], bar: Progress) -> bool:
         """Runs one spec and adds it to `runs`; whether the next one starts."""

@@ -11,7 +11,9 @@ from pathlib import Path
 from harness.core.errors import USER_ERRORS, UserError
 from harness.core.files import open_anew
 from harness.engines.base import Status
+from harness.published.figures import figures_of
 from harness.published.submitted import is_submitted
+from harness.published.tables import RunTables
 from harness.runs.run import Run, load_run
 from harness.runs.tables import DIGESTS, TABLES, read_table
 from harness.runs.thin import is_thin, make_thin, other_than_told, told_digests
@@ -66,7 +68,7 @@ def _take_away(published: Run) -> str | None:
     _refuse_code(published)
     if why := replay(published):
         return why
-    make_thin(published.path)
+    make_thin(published.path, figures_of(published, RunTables.of(published)))
     return None
 
 

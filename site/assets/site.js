@@ -1,7 +1,7 @@
 // Filters and sorting. What is chosen stands in the URL, so that a link shows what its sender saw.
 "use strict";
 (() => {
-  // An address of before: a table of the first page has a page of its own now.
+  // An older address: a table of the first page has a page of its own now.
   const moved = /^#b-([0-9a-f]{10})$/.exec(location.hash);
   if (moved && !document.getElementById(`b-${moved[1]}`)) location.replace(`${document.body.dataset.root ?? ""}boards/${moved[1]}.html`);
   const boards = [...document.querySelectorAll(".board")];

@@ -58,6 +58,7 @@ CASES = {
     "open500": Case(50, 20, 16, 2500, rate=500),
     "open1000": Case(50, 20, 16, 5000, rate=1000),
     "many": Case(20, 5, 16, 20000, c=512),
+    "high": Case(20, 10, 16, 20000, c=512),
 }
 SHOWN = (
     ("chunks_per_s", "chunks/s", "{:,.0f}"),

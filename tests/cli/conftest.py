@@ -10,11 +10,19 @@ import pytest
 
 from tests.support.commands import BENCH, Bench, Serve, bench_in
 from tests.support.models import write_bytes_tokenizer
+from tests.support.warm import Warm
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Warm]:
+    """A process that has imported `bench`."""
+    with Warm() as one:
+        yield one
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return bench_in(tmp_path)
+def bench(tmp_path: Path, warm: Warm) -> Bench:
+    return bench_in(tmp_path, warm)
 
 
 @pytest.fixture

@@ -33,6 +33,8 @@ def test_every_cell_runs_once_and_a_second_command_finds_nothing_to_do(bench: Be
     assert len(runs_in(small / "runs")) == 16
     again = bench("grid", "grid.toml", "--out", "runs", "--json")
     assert (again.code, again.json["before"], again.json["done"]) == (0, 16, 0)
+    assert "16 cells: 16 finished before, 0 to run (--again runs them all again" in again.err
+    assert "16 cells, 16 to run: about" in bench("grid", "grid.toml", "--out", "runs", "--again", "--dry-run").err
     status = bench("grid", "status", "--out", "runs")
     assert (status.code, status.out) == (0, "finished: 16 of 16 cells finished, 0 failed, 0 left\n")
     # What a command makes without a grid is the same run.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.support.warm import Warm
 
 BENCH = str(Path(sys.executable).with_name("bench"))
 
@@ -34,26 +35,19 @@ Bench = Callable[..., Result]
 Serve = Callable[..., tuple[str, subprocess.Popen[str]]]
 
 
-def bench_in(directory: Path) -> Bench:
-    """`bench ARGS…` in a directory, with a cache of its own and no network."""
+def bench_in(directory: Path, warm: Warm | None = None) -> Bench:
+    """`bench ARGS…` in a directory, with a cache of its own and no network; forked where a warm process is given."""
+    own = {"BENCH_CACHE": str(directory / "cache"), "HF_HOME": str(directory / "hf"), "HF_HUB_OFFLINE": "1"}
 
     def call(*args: str, limit_bytes: int | None = None) -> Result:
-        def limit() -> None:
-            if limit_bytes is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
-
-        own = {"BENCH_CACHE": str(directory / "cache"), "HF_HOME": str(directory / "hf"), "HF_HUB_OFFLINE": "1"}
-        done = subprocess.run(
-            [BENCH, *args],
-            cwd=directory,
-            env=os.environ | own | {"COLUMNS": "120"},
-            capture_output=True,
-            text=True,
-            preexec_fn=limit,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Result(done.returncode, done.stdout, done.stderr)
+        words, env = [BENCH, *args], os.environ | own | {"COLUMNS": "120"}
+        if warm is None:
+            done = subprocess.run(words, cwd=directory, env=env, capture_output=True, text=True, check=False)
+            result = Result(done.returncode, done.stdout, done.stderr)
+        else:
+            result = Result(*warm.run(words, directory, env, limit_bytes))
+        assert "Traceback" not in result.err, result.err
+        return result
 
     return call
 

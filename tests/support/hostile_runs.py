@@ -33,7 +33,7 @@ def left_out(run: Path) -> bool:
     results = run.parents[4]
     good = write_toy(results / "good", policy="v0", n=20)
     cache = JsonCache(results.parent / "kept")
-    found = corpus.collect_corpus(results, cache, lambda entries: parallel.compute(entries, cache, 1))
+    found = corpus.collect_corpus(results, cache, parallel.Workers(cache, 1).compute)
     return [one.run.path for one in found.runs] == [good] and len(found.problems) == 1
 
 

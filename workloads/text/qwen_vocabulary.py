@@ -31,10 +31,14 @@ def byte_letters() -> list[str]:
 def _last_merge(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes]:
     """The two parts that byte-pair encoding has in hand just before it makes this token."""
     parts = [token[i : i + 1] for i in range(len(token))]
+    never = len(ranks)
+    joined = [ranks.get(left + right, never) for left, right in itertools.pairwise(parts)]
     while len(parts) > 2:
-        joined = [ranks.get(left + right, len(ranks)) for left, right in itertools.pairwise(parts)]
-        at = min(range(len(joined)), key=joined.__getitem__)
+        at = joined.index(min(joined))
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
+        del joined[at]
+        for pair in range(max(at - 1, 0), min(at + 1, len(joined))):
+            joined[pair] = ranks.get(parts[pair] + parts[pair + 1], never)
     return parts[0], parts[1]
 
 
@@ -42,10 +46,10 @@ def convert(tiktoken_file: bytes) -> bytes:
     """The tokenizer.json (UTF-8, the same bytes every time) of a tiktoken vocabulary file."""
     lines = (line.split() for line in tiktoken_file.splitlines() if line)
     ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
-    letters = byte_letters()
+    letters = dict(enumerate(byte_letters()))
 
     def spell(token: bytes) -> str:
-        return "".join(letters[byte] for byte in token)
+        return token.decode("latin-1").translate(letters)
 
     ordered = sorted(ranks, key=ranks.__getitem__)
     merges = [[spell(part) for part in _last_merge(token, ranks)] for token in ordered if len(token) > 1]

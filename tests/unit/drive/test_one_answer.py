@@ -181,7 +181,12 @@ def test_a_fault_of_ours_is_not_taken_for_the_servers(monkeypatch: pytest.Monkey
     def fails(*_: object) -> None:
         raise ZeroDivisionError
 
-    for broken, name in ((Answer, "feed"), (Answer, "end"), (Connection, "on_body"), (Connection, "on_header")):
+    for broken, name in (
+        (Answer, "feed"),
+        (Answer, "end"),
+        (Connection, "on_message_complete"),
+        (Connection, "on_header"),
+    ):
         with monkeypatch.context() as patched:
             patched.setattr(broken, name, fails)
             owner = _Owner()

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from harness.drive import openai_stream
-from harness.drive.openai_stream import Answer, conclude
+from harness.drive.conclude import conclude
+from harness.drive.openai_stream import Answer
 from tests.support.drive_servers import DONE, delta, event, good, token, usage
 
 

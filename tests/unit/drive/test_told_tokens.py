@@ -10,7 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from harness.drive import openai_stream
-from harness.drive.openai_stream import EVENTS, IDS, USAGE, Answer, conclude
+from harness.drive.conclude import conclude
+from harness.drive.openai_stream import EVENTS, IDS, USAGE, Answer
 from tests.support.drive_servers import DONE, event, usage
 
 Part = tuple[str, int]  # a text, and how many tokens it came with

@@ -89,7 +89,7 @@ def test_the_best_of_eight_equals_is_seldom_called_better() -> None:
     for _ in range(200):
         table = rng.normal(0, 1, (9, 3)) + 10 * rng.normal(0, 1, 3)
         told += min(dunnett(table[0].tolist(), table[1:].tolist())) < 0.05
-        once += min(float(stats.ttest_rel(arm, table[0]).pvalue) for arm in table[1:]) < 0.05
+        once += stats.ttest_rel(table[1:], table[:1], axis=1).pvalue.min() < 0.05
     assert told <= 20
     assert once > 30
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -10,6 +11,7 @@ import pytest
 
 from harness.mock.server import MockServer
 from tests.support.mock_talks import events_of, outcome, path_of, request_body, texts_of, with_server
+from tests.support.models import write_bytes_tokenizer
 
 
 @pytest.mark.parametrize("chat", [False, True])
@@ -115,13 +117,13 @@ def test_prompts_are_counted() -> None:
     with_server(talk)
 
 
-def test_prompts_are_counted_with_a_tokenizer() -> None:
+def test_prompts_are_counted_with_a_tokenizer(tmp_path: Path) -> None:
     async def talk(server: MockServer, client: aiohttp.ClientSession) -> None:
         request = request_body(1, prompt="one two three four", stream=False)
         async with client.post("/v1/completions", json=request) as answer:
-            assert (await answer.json())["usage"]["prompt_tokens"] == 4
+            assert (await answer.json())["usage"]["prompt_tokens"] == 18
 
-    with_server(talk, tokenizer="qwen")
+    with_server(talk, tokenizer=str(write_bytes_tokenizer(tmp_path / "tokenizer.json")))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +208,8 @@ def test_processes_keep_what_one_alone_would(tmp_path: Path, monkeypatch: pytest
     found = {}
     for jobs in (1, 2):
         cache = JsonCache(tmp_path / f"kept-{jobs}")
-        collect_corpus(tmp_path / "results", cache, partial(parallel.compute, cache=cache, jobs=jobs))
+        with parallel.Workers(cache, jobs) as workers:
+            collect_corpus(tmp_path / "results", cache, workers.compute)
         found[jobs] = {path.name: path.read_bytes() for path in cache.root.rglob("*.json")}
     assert found[1] == found[2]
     assert len(found[1]) == 6

@@ -71,7 +71,7 @@ def test_modes_are_drawn_as_places_of_an_axis_with_words(tmp_path: Path) -> None
     steps = [{**one, "policy_mode": "EB" if place % 2 else "MB", "policy_k": 3} for place, one in enumerate(steps)]
     write_run(tmp_path / "results", requests, steps, spec=dataclasses.replace(SPEC, policy="ebplus"))
     board = only_board(site_of(tmp_path / "results", tmp_path / "kept"))
-    found = {one.id: one for one in courses.threshold_charts(board)}
+    found = {one.id: one for one in courses.threshold_charts(board, courses.lanes_of(board))}
     assert set(found) == {"over-k", "over-mode"}
     assert found["over-mode"].y_words == ("EB", "MB")
     drawn = found["over-mode"].series[0].y
@@ -83,7 +83,7 @@ def test_modes_are_drawn_as_places_of_an_axis_with_words(tmp_path: Path) -> None
 def test_the_steps_of_a_stretch_share_its_time(tmp_path: Path) -> None:
     drifting(tmp_path / "results")
     board = only_board(site_of(tmp_path / "results", tmp_path / "kept"))
-    (lane,) = courses.lanes(board)
+    (lane,) = courses.step_charts(board, courses.lanes_of(board))
     assert [name for _, name in lane.marks] == ["<b>short</b>", "long"]
     for _, *shares in lane.rows:
         known = [share for share in shares if share is not None]
@@ -102,7 +102,6 @@ def test_ttft_over_time_is_the_mean_of_the_requests_sent_in_each_stretch(tmp_pat
             assert course["ttft_s"][place] == pytest.approx((first - sent)[here].mean(), rel=1e-4)
     assert sum(one is not None for one in course["ttft_s"]) > STRETCHES // 4
     # Of the page's coarser stretches: means of numbers, the last of words.
-    assert courses._mean_or_last([1.0, None, 2.0]) == 1.5
-    assert courses._mean_or_last(["MB", "EB"]) == "EB"
-    assert courses._mean_or_last([None]) is None
+    assert courses._together([1.0, None, 2.0, 4.0, None, None]) == [1.0, 3.0, None]
+    assert courses._together(["MB", "EB", None, None, "MB", None]) == ["EB", None, "MB"]
     assert len(courses.course(arm)["t_s"]) == STRETCHES // courses.TOGETHER

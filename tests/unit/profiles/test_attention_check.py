@@ -49,10 +49,10 @@ def test_each_kind_of_call_is_held_against_the_tables(tmp_path: Path) -> None:
 
 def test_without_tables_it_says_so(tmp_path: Path) -> None:
     assert checked(tmp_path / "none", "cpu", "Qwen3-8B", 1) == [
-        "held against no tables: --gpu names none that has them"
+        "compared with no tables: --gpu names none that has them"
     ]
     (line,) = checked(tmp_path / "none", "a100", "google/gemma-7b", 1)
-    assert line.startswith("held against no tables: ")
+    assert line.startswith("compared with no tables: ")
 
 
 @pytest.mark.parametrize("kind", ["cuda", "cpu"])

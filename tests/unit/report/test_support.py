@@ -144,6 +144,6 @@ def test_a_condition_can_require_that_models_agree(arms: tuple[Run, Run], tmp_pa
     alone = [ran(replace(SPEC, policy=policy), tmp_path, alone=True) for policy in ("v1", "v0")]
     failing = parse_fail_on("output_throughput>900% likely").failure(compare_runs(alone[:1], alone[1:]))
     assert failing is not None
-    assert "was not held against other cost models" in failing
+    assert "was not compared with other cost models" in failing
     with pytest.raises(UserError, match="not understood"):
         parse_fail_on("output_throughput>9% certain")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
@@ -21,6 +22,11 @@ def fidelity() -> ModuleType:
     finally:
         sys.path.pop(0)
     return fidelity
+
+
+@pytest.fixture(scope="module")
+def published(fidelity: ModuleType) -> ModuleType:
+    return sys.modules["published_cells"]
 
 
 def page() -> list[str]:
@@ -54,3 +60,27 @@ def test_a_run_that_a_model_does_not_price_is_a_dash(fidelity: ModuleType) -> No
     cell = fidelity.Cell("x", mixture, "output", 100.0)
     assert fidelity.shown(fidelity.error(cell, "roofline", {(mixture, "roofline"): None}), "+.1f") == "–"
     assert fidelity.error(cell, "kernels", {(mixture, "kernels"): {"output": 110.0}}) == pytest.approx(10)
+
+
+# Sums in the authors' own result files (rucnyz/vllm, pd_exp/outputs/kstar_bs1024_c2048_n4000_v4).
+@pytest.mark.parametrize(
+    ("prompt", "output", "sums"),
+    [(128, 1024, (514_105, 4_067_403)), (512, 512, (2_056_428, 2_033_673)), (1024, 128, (4_112_851, 508_380))],
+)
+def test_the_lengths_are_those_of_the_authors_client(
+    published: ModuleType, prompt: int, output: int, sums: tuple[int, int]
+) -> None:
+    prompts, outputs = published.published_lengths.client("uniform", prompt, output, 4000)
+    assert (prompts.sum(), outputs.sum()) == sums
+    same, memoryless = published.published_lengths.client("geometric", prompt, output, 4000)
+    assert (same == prompts).all()
+    assert memoryless.mean() == pytest.approx(output, rel=0.01)
+    assert memoryless.min() >= 1
+    assert memoryless.max() > 5 * output
+
+
+def test_where_no_slots_are_told_the_best_of_the_grid_counts(published: ModuleType) -> None:
+    setup = published.Setup("h200", "v1", "client:uniform,128,64", 1200, 600, 0, 2048)
+    each = [published.run(replace(setup, slots=slots), "roofline")["requests"] for slots in published.GRID]
+    assert len(set(each)) > 1
+    assert published.run(setup, "roofline")["requests"] == max(each)

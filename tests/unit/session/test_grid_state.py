@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from harness.core.errors import UserError
 from harness.session.grid_file import Point
+from harness.session.grid_index import INDEX, FinishedIndex
 from harness.session.grid_plan import Plan, plan_grid
 from harness.session.grid_run import resume
 from harness.session.grid_state import (
@@ -18,6 +21,7 @@ from harness.session.grid_state import (
     clear,
     find_cells,
     is_running,
+    place_below,
     remember_cells,
     remember_failure,
 )
@@ -46,8 +50,10 @@ def edit(path: Path, **values: Any) -> None:
 def test_what_is_finished_does_not_run_again(plan: Plan, tmp_path: Path) -> None:
     first = ran(plan, 0, tmp_path)
     todo = resume(plan, tmp_path, retry_failed=False)
-    assert todo.found.finished == {plan.cells[0].key: first}
+    assert todo.found.finished == {plan.cells[0].key: str(first)}
     assert [cell for unit in todo.units for cell in unit] == plan.cells[1:]
+    again = resume(plan, tmp_path, retry_failed=False, again=True)
+    assert [cell for unit in again.units for cell in unit] == plan.cells
 
 
 def test_a_run_of_before_a_field_of_the_spec_is_the_same_cell(plan: Plan, tmp_path: Path) -> None:
@@ -55,7 +61,38 @@ def test_a_run_of_before_a_field_of_the_spec_is_the_same_cell(plan: Plan, tmp_pa
     manifest = json.loads((path / "run.json").read_text())
     del manifest["spec"]["policy_costs"]
     edit(path, spec=manifest["spec"], digest="0" * 64)
-    assert find_cells(tmp_path, {plan.cells[0].digest}).finished == {plan.cells[0].key: path}
+    found = find_cells(tmp_path, {plan.cells[0].digest}, FinishedIndex(tmp_path / FOLDER))
+    assert found.finished == {plan.cells[0].key: str(path)}
+
+
+def test_what_the_index_knows_is_not_read_and_what_changed_is_read_again(plan: Plan, tmp_path: Path) -> None:
+    known, changed, gone = (ran(plan, number, tmp_path) for number in range(3))
+    with alone_in(tmp_path):
+        resume(plan, tmp_path, retry_failed=False).index.write()
+    # Bytes that nobody could read, under the stamp of before.
+    stamp = (known / "run.json").stat()
+    (known / "run.json").write_bytes(b"?" * stamp.st_size)
+    os.utime(known / "run.json", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    edit(changed, status="failed", reason="its disk")
+    shutil.rmtree(gone)
+    todo = resume(plan, tmp_path, retry_failed=False)
+    assert todo.found.finished == {plan.cells[0].key: str(known)}
+    assert todo.failed == {plan.cells[1].key: "its disk"}
+
+
+@pytest.mark.parametrize("damage", ["", "another form\n", "\0\xff", "{form}\nplace\t1\n/l40s\tx\t2\t3\n"])
+def test_a_damaged_index_costs_a_look_and_no_cell(plan: Plan, tmp_path: Path, damage: str) -> None:
+    run = ran(plan, 0, tmp_path)
+    with alone_in(tmp_path) as folder:
+        resume(plan, tmp_path, retry_failed=False).index.write()
+        form = (folder / INDEX).read_text().split("\n")[0]
+        (folder / INDEX).write_bytes(damage.format(form=form).encode("latin-1"))
+        for _ in range(2):
+            todo = resume(plan, tmp_path, retry_failed=False)
+            assert todo.found.finished == {plan.cells[0].key: str(run)}
+            todo.index.write()
+        place = place_below(tmp_path, str(run), second=False)
+        assert FinishedIndex(folder).look_up(place, f"{run}/run.json") == plan.cells[0].digest
 
 
 def test_what_was_cut_off_is_taken_away_and_runs_again(plan: Plan, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
+from harness.published.figures import examine, other_figures
+from harness.published.tables import RunTables
 from harness.published.verify import verify_run
 from harness.runs.run import load_run
 from harness.runs.tables import read_table
@@ -19,6 +21,7 @@ from harness.runs.thin import is_thin, table_digest
 from harness.session.one_run import prepare, run
 from harness.session.thin import expand, thin
 
+FILES = ["run.json", "summary.json", "tables.json"]
 SPEC = RunSpec(
     gpu="l40s",
     model="Qwen/Qwen3-8B",
@@ -41,7 +44,7 @@ def test_tables_go_and_come_again_alike(path: Path) -> None:
     before = {name: read_table(path, name) for name in ("requests", "steps")}
     assert [change.why for change in thin([path])] == [None]
     assert is_thin(path)
-    assert sorted(file.name for file in path.iterdir()) == ["run.json", "summary.json", "tables.json"]
+    assert sorted(file.name for file in path.iterdir()) == ["figures.json", *FILES]
     with pytest.raises(UserError, match=f"not kept here: `bench expand {path}` makes it again"):
         load_run(path).requests()
     assert list(thin([path])) == []
@@ -66,6 +69,63 @@ def test_a_forged_digest_is_found(path: Path) -> None:
     assert change.why is not None
     assert change.why.startswith("requests.parquet made again has other values, by tables.json")
     assert is_thin(path)
+
+
+def test_forged_figures_are_found_against_the_tables(path: Path) -> None:
+    list(thin([path]))
+    told = json.loads((path / "figures.json").read_text())
+    list(expand([path]))
+    run = load_run(path)
+    tables = RunTables.of(run)
+    assert other_figures(run, tables) is None
+    told["detail"]["course"]["waiting"][3] = 7.25
+    (path / "figures.json").write_text(json.dumps(told))
+    assert "figures.json: detail.course.waiting.3 is not what" in (other_figures(run, tables) or "")
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("detail", None),
+        ("detail.curves", {"ttft_s": [1.0]}),
+        ("detail.curves", {"<b>": [0.0] * 105}),
+        ("detail.course", {}),
+        ("detail.course.t_s", [None] * 240),
+        ("detail.course.waiting", ["<b>"] * 240),
+        ("detail.course.policy_mode", [{}] * 240),
+        ("detail.course.other", [0.0] * 240),
+        ("detail.sums", []),
+        ("detail.sums.completed", -1),
+        ("detail.sums.fairness", {"over": []}),
+        ("detail.marks", [1]),
+        ("facts", None),
+        ("facts.stream", 0),
+        ("facts.stay", True),
+        ("facts.values", {"ttft_s": "1"}),
+        ("facts.episodes", [1]),
+        ("facts.fairness", {"": [[2, 1], [1, 1], [1, 1]]}),
+        ("facts.more", 1),
+    ],
+)
+def test_figures_of_another_shape_leave_the_run_out_and_no_page_breaks(path: Path, part: str, value: object) -> None:
+    list(thin([path]))
+    told = json.loads((path / "figures.json").read_text())
+    place, (*above, last) = told, part.split(".")
+    for name in above:
+        place = place[name]
+    place[last] = value
+    (path / "figures.json").write_text(json.dumps(told))
+    with pytest.raises(UserError, match=r"figures\.json: .*make it again"):
+        examine(load_run(path))
+
+
+def test_a_summary_is_held_against_the_figures(path: Path) -> None:
+    list(thin([path]))
+    assert examine(load_run(path))["difference"] is None
+    told = json.loads((path / "summary.json").read_text())
+    told["metrics"]["ttft_s"]["p50"] *= 0.9
+    (path / "summary.json").write_text(json.dumps(told))
+    assert "summary.metrics.ttft_s.p50 is" in examine(load_run(path))["difference"]
 
 
 def test_nothing_is_written_through_a_link(path: Path, tmp_path: Path) -> None:

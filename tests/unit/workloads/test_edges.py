@@ -148,7 +148,7 @@ def test_keys_that_are_not_read_are_named_once(tmp_path: Path) -> None:
     assert "notices" not in file_of(put(path, row(id="a"))).source
 
 
-def test_names_and_values_reach_a_terminal_escaped(tmp_path: Path) -> None:
+def test_names_and_values_reach_a_terminal_escaped(tmp_path: Path, bytes_tokenizer: Path) -> None:
     odd = tmp_path / "a\x1b[31m\nb.jsonl"
     assert "\\x1b[31m\\nb.jsonl" in refusal(lambda: file_of(odd))
     refusal(lambda: file_of(put(odd, row(id="\x1b" * 999), row(id="\x1b" * 999))))
@@ -156,7 +156,7 @@ def test_names_and_values_reach_a_terminal_escaped(tmp_path: Path) -> None:
     odd.write_text(json.dumps([1]))
     refusal(lambda: file_of(odd))
     odd.write_text("[1")
-    refusal(lambda: file_of(odd, format="sharegpt", tokenizer="qwen"))
+    refusal(lambda: file_of(odd, format="sharegpt", tokenizer=str(bytes_tokenizer)))
     assert file_of(put(odd, row())).source["file"].isprintable()
     refusal(lambda: file_of(tmp_path / ("x" * 5000)))
 

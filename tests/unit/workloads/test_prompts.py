@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,10 @@ def shared_prefix(a: Any, b: Any) -> int:
 
 
 @pytest.fixture(scope="module")
-def qwen() -> Tokenizer:
-    return load_tokenizer("qwen", "")[0]
+def qwen(qwen_cache: Path) -> Tokenizer:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCH_CACHE", str(qwen_cache))
+        return load_tokenizer("qwen", "")[0]
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +318,7 @@ def test_a_length_that_no_text_has() -> None:
         prompts.text(0)
 
 
-def test_text_is_the_same_in_every_process(words: Words) -> None:
+def test_text_is_the_same_in_every_process(words: Words, qwen_cache: Path) -> None:
     script = (
         "import numpy as np\n"
         "from workloads.core.trace import Trace\n"
@@ -324,7 +327,7 @@ def test_text_is_the_same_in_every_process(words: Words) -> None:
         "trace = Trace('t', np.array([20, 30]), np.array([1, 1]))\n"
         "print(TextPrompts(trace, 7, Words(load_tokenizer('qwen', '')[0])).text(1))\n"
     )
-    env = os.environ | {"PYTHONHASHSEED": "99"}
+    env = os.environ | {"PYTHONHASHSEED": "99", "BENCH_CACHE": str(qwen_cache)}
     made = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     trace = Trace("t", np.array([20, 30]), np.array([1, 1]))
     assert made.stdout.strip() == TextPrompts(trace, 7, words).text(1)

