@@ -252,11 +252,13 @@ class Adaptive:
     def _weigh(self, view: View) -> _Verdict:
         turns = self._turns
         rate = self._arrived / self._arrival_time if self._arrival_time > 0 else 0.0
+        prompt, output = max(1.0, self._prompts.value), max(1.0, self._outputs.value)
         traffic = Traffic(
-            prompt=max(1.0, self._prompts.value),
-            output=max(1.0, self._outputs.value),
+            prompt=prompt,
+            output=output,
             rate=max(rate, 1e-9),
             batch=float(turns.reached) if self.crowded else float(view.slots),
+            most=min(view.slots, view.total_blocks * view.block_size / (prompt + output / 2)),
             decoding=self._decoding,
             context=self._context,
             work=self._work,

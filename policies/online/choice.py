@@ -20,14 +20,15 @@ Seconds = Callable[[Content], float]
 class Traffic:
     """What comes and what runs: `prompt` and `output` tokens of a request in the mean, `rate` requests a second.
 
-    `batch` requests run after a fill, `decoding` in the mean, each with a context of `context` tokens; a prompt token
-    brings `work` (token²); `budget` is the most tokens of a step.
+    `batch` requests run after a fill, `decoding` in the mean, each with a context of `context` tokens; slots and KV
+    hold `most`. A prompt token brings `work` (token²); `budget` is the most tokens of a step.
     """
 
     prompt: float
     output: float
     rate: float
     batch: float
+    most: float
     decoding: float
     context: float
     work: float
@@ -54,12 +55,13 @@ def mixed_s(count: float, decodes: float, tokens: int, traffic: Traffic, mixed: 
 def mixed_token_s(tokens: int, traffic: Traffic, mixed: Seconds, decode: DecodeTimes) -> float:
     """Seconds a prompt token where a mixed step holds `tokens` of them: what they add, and their share of decoding.
 
-    (T_mix − T_dec)/c + T_dec(D)·O/(D·P). Where steps of c tokens cannot fill the batch, D is O·c/P.
+    (T_mix − T_dec)/c + T_dec(D)·O/(D·P), D = min(most, O·c/P) where the engine has all it can do: small steps let in
+    too few to share a decode step.
     """
     decodes = max(1.0, traffic.decoding)
     chunk = max(1.0, min(tokens, traffic.budget - decodes))
     added = mixed((chunk, chunk * traffic.work, decodes, decodes * traffic.context)) - decode.at(decodes)
-    kept = max(1.0, min(decodes, traffic.output * chunk / traffic.prompt))
+    kept = max(1.0, min(traffic.most, traffic.output * chunk / traffic.prompt))
     return max(0.0, added) / chunk + decode.at(kept) * traffic.output / (kept * traffic.prompt)
 
 

@@ -23,7 +23,8 @@ from policies.online.choice import (
 from policies.online.threshold import theta0
 
 TRAFFIC = Traffic(
-    prompt=200.0, output=300.0, rate=20.0, batch=1000.0, decoding=500.0, context=400.0, work=100.0, budget=8000,
+    prompt=200.0, output=300.0, rate=20.0, batch=1000.0, most=500.0, decoding=500.0, context=400.0, work=100.0,
+    budget=8000,
 )  # fmt: skip
 ALL = 1 << 62  # prompt tokens of a step
 ALPHA_P, BETA_P, ALPHA_D, BETA_D = 0.02, 2e-5, 0.009, 5e-5
