@@ -21,9 +21,10 @@ from harness.profiles.cost import CostModel
 from harness.report.alpha import CommonAlpha
 from harness.runs.run import Run
 from harness.session.one_run import stream_of
+from workloads.core.stream import Stream
 
 WORKLOADS = ("sharegpt", "synthetic:mu_l=512,mu_o=256,jitter=0.5")
-IN_FLIGHT, WAVES, OPEN, OVERLOAD = 64, 12, 1000, 2000
+IN_FLIGHT, WAVES, OVERLOAD = 32, 12, 2000
 BASE = RunSpec(gpu="l40s", model="Qwen/Qwen3-8B", policy="v1", workload="", slots=IN_FLIGHT, cost_model="roofline")
 # Another policy, to have a ratio that is not one.
 OTHER = "eb:k=16"
@@ -40,19 +41,20 @@ class Noisy:
 
     def seconds(self, *given: Any) -> float:
         """The cost of one step, s."""
-        return self._cost.seconds(*given) * float(self._noise(1)[0])
+        own = self._cost.seconds(*given)
+        return own * float(self._noise(1)[0]) if self._step else own * self._factor
 
     def decode_seconds(self, *given: Any) -> npt.NDArray[np.float64]:
         """The costs of steps in a row, s."""
-        return self._cost.decode_seconds(*given) * self._noise(given[-1])
+        own = self._cost.decode_seconds(*given)
+        return own * (self._noise(given[-1]) if self._step else self._factor)
 
     def parameters(self) -> dict[str, float]:
         """Those of the model itself."""
         return self._cost.parameters()
 
     def _noise(self, n: int) -> npt.NDArray[np.float64]:
-        wobble = self._step * self._rng.standard_normal(n) if self._step else np.zeros(n)
-        return self._factor * np.maximum(1 + wobble, 0.1)
+        return self._factor * np.maximum(1 + self._step * self._rng.standard_normal(n), 0.1)
 
 
 @dataclass(slots=True)
@@ -80,6 +82,14 @@ class Light:
     # No tail is a headline here.
     episodes: Counter[str] = field(default_factory=Counter)
 
+    def slower(self, factor: float) -> Light:
+        """The same of a closed loop whose every step takes a factor longer: its clock is the engine's alone."""
+        told = {
+            name: one and replace(one, value=one.value / factor if "throughput" in name else one.value * factor)
+            for name, one in self.estimates.items()
+        }
+        return Light(told, self.beyond)
+
 
 class Memory:
     """Stands in for the reader of run directories."""
@@ -105,44 +115,66 @@ COUNT = iter(range(10**9))
 HEADLINES = (*("output_throughput_steady", "output_throughput", "ttft_s_steady", "ttft_s", "tpot_s_steady", "tpot_s"),)
 
 
+@lru_cache(maxsize=2)
+def _stream(workload: str, arrival: str, requests: int, seed: int) -> Stream:
+    """The requests of a run: those of the other arm of its pair as well."""
+    return stream_of(replace(BASE, workload=workload, arrival=arrival, requests=requests, seed=seed))
+
+
 def simulate(spec: RunSpec, noise_seed: int = 0, step: float = 0.0, factor: float = 1.0) -> Run:
-    """One run under this noise."""
-    engine = Simulated(spec, stream_of(spec))
+    """One run under this noise; of closed loops under none each is made once, and slower ones are scaled."""
+    asked = (spec.workload, spec.arrival, spec.requests, spec.seed, spec.policy)
+    if step or not is_closed_loop(spec):
+        light = _simulated(*asked, noise_seed, step, factor)
+    else:
+        light = _quiet(*asked).slower(factor)
+    path = Path(str(next(COUNT)))
+    MEMORY.runs[path] = light
+    return Run(path, {"kind": "simulated", "status": "complete"}, spec, {})
+
+
+@lru_cache(maxsize=64)
+def _quiet(workload: str, arrival: str, requests: int, seed: int, policy: str) -> Light:
+    """A run without noise."""
+    return _simulated(workload, arrival, requests, seed, policy, 0, 0.0, 1.0)
+
+
+def _simulated(
+    workload: str, arrival: str, requests: int, seed: int, policy: str, noise_seed: int, step: float, factor: float
+) -> Light:
+    """What a run is like whose steps take a factor longer, each by a normal share more or less."""
+    spec = replace(BASE, workload=workload, arrival=arrival, requests=requests, seed=seed, policy=policy)
+    engine = Simulated(spec, _stream(workload, arrival, requests, seed))
     engine.cost = Noisy(engine.cost, noise_seed, step, factor)
     tables = Tables()
     engine.replay(tables, lambda _: None, lambda: False)
-    requests = pa.Table.from_batches(tables.requests, REQUESTS)
-    measured = measure(requests, None, spec, is_closed_loop(spec))
+    measured = measure(pa.Table.from_batches(tables.requests, REQUESTS), None, spec, is_closed_loop(spec))
     kept: dict[str, Estimate | None] = {}
     for name in HEADLINES:
         sample = measured.samples.get(name)
         kept[name] = sample.mean() if sample is not None else measured.rates.get(name)
-    path = Path(str(next(COUNT)))
-    MEMORY.runs[path] = Light(kept, measured.beyond)
-    return Run(path, {"kind": "simulated", "status": "complete"}, spec, {})
+    return Light(kept, measured.beyond)
 
 
 @lru_cache
-def capacity(workload: str) -> float:
-    """Requests/s of a closed loop with a queue, which is what the slots can serve."""
-    spec = replace(BASE, workload=workload, arrival=f"closed:concurrency={2 * IN_FLIGHT}", requests=3000)
+def capacity(workload: str, requests: int = 20_000, seed: int = 0) -> float:
+    """Requests/s of a closed loop with a queue, which is what the slots can serve of these requests."""
+    spec = replace(BASE, workload=workload, arrival=f"closed:concurrency={2 * IN_FLIGHT}", requests=requests, seed=seed)
     engine = Simulated(spec, stream_of(spec))
     tables = Tables()
     engine.replay(tables, lambda _: None, lambda: False)
-    rate = measure(pa.Table.from_batches(tables.requests, REQUESTS), None, spec, True).rates[
-        "request_throughput_steady"
-    ]
+    rates = measure(pa.Table.from_batches(tables.requests, REQUESTS), None, spec, True).rates
+    rate = rates["request_throughput_steady"]
     assert rate is not None
     return rate.value
 
 
 def load(workload: str, share: float | None, requests: int | None = None) -> RunSpec:
     """A closed loop (`share` None), or an open one at this share of the capacity."""
-    if share is None:
-        arrival, n = f"closed:concurrency={IN_FLIGHT}", WAVES * IN_FLIGHT
-    else:
-        arrival, n = f"poisson:rate={share * capacity(workload):.6f}", OPEN
-    return replace(BASE, workload=workload, arrival=arrival, requests=requests or n)
+    arrival = f"closed:concurrency={IN_FLIGHT}"
+    if share is not None:
+        arrival = f"poisson:rate={share * capacity(workload):.6f}"
+    return replace(BASE, workload=workload, arrival=arrival, requests=requests or WAVES * IN_FLIGHT)
 
 
 def arms(

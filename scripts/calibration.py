@@ -1,6 +1,6 @@
 """How often words are wrong, measured: equals against equals, coverage, slowdowns seen, overload seen.
 
-Simulates small runs in memory (64 slots, an L40S) and lets the code that decides words decide. The tables of
+Simulates small runs in memory (32 slots, an L40S) and lets the code that decides words decide. The tables of
 docs/calibration.md are its output: `python scripts/calibration.py --pairs 300 --out docs/calibration.md` (`make soak`).
 """
 
@@ -8,21 +8,51 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from calibrated_runs import IN_FLIGHT, MEMORY, NO_ALPHA, NOISES, OTHER, OVERLOAD, WORKLOADS, arms, load, simulate
+import numpy.typing as npt
+from calibrated_runs import (
+    BASE,
+    IN_FLIGHT,
+    MEMORY,
+    NO_ALPHA,
+    NOISES,
+    OTHER,
+    OVERLOAD,
+    WORKLOADS,
+    arms,
+    capacity,
+    load,
+    simulate,
+)
 from scipy.stats import beta
 
 from harness.core.runspec import RunSpec
 from harness.measure.checks import ABOVE_CAPACITY
-from harness.measure.repeats import repeats_to_show
+from harness.measure.repeats import repeats_to_show, shift_of
 from harness.report.rows import compared_rows, withheld
 from harness.report.spread import deviation_of
 from harness.report.words import BETTER, WORSE, ComparedMetric, Rules, decide, headline_of
 from harness.runs.run import Run
+
+# More runs of the baseline where there are some (A/A), repeats of an interval, and requests of a long run.
+AA, REPEATS, LONG = 5, 5, 2000 * IN_FLIGHT
+LOADS = (0.9, 1.0, 1.2)
+T = TypeVar("T")
+
+
+class Each(Protocol):
+    """Maps trials over what they are asked, in processes, in order."""
+
+    def __call__(self, trial: Callable[[Any], T], asked: Sequence[Any], /) -> Iterable[T]:
+        """What each trial tells."""
 
 
 def words(pairs: Sequence[tuple[Run, Run]], equals: Sequence[Sequence[Run]] = ()) -> dict[str, ComparedMetric]:
@@ -52,7 +82,7 @@ def kind_of(name: str) -> str:
     return "rate" if "throughput" in name else name[:4].upper()
 
 
-def table_of_equals(pairs: int, aa: int) -> Iterator[str]:
+def table_of_equals(pairs: int, each: Each) -> Iterator[str]:
     """False words of equals, a line a scenario and method."""
     yield "| workload | load | noise | method | rate | TTFT | TPOT | any headline word |"
     yield "|---|---|---|---|---|---|---|---|"
@@ -62,120 +92,129 @@ def table_of_equals(pairs: int, aa: int) -> Iterator[str]:
                 if noise.startswith("steps") and share is not None:
                     continue
                 spec = load(workload, share)
-                tally: dict[str, dict[str, int]] = {}
-                for trial in range(pairs):
-                    found = arms(spec, noise, 3, trial + 1)
-                    said = {"3 repeats": words(found)}
-                    if noise.startswith("runs"):
-                        said |= with_equals(spec, found, trial + 1, aa)
-                    for method, rows in said.items():
-                        counts = tally.setdefault(method, {})
-                        for name, row in rows.items():
-                            counts[kind_of(name)] = counts.get(kind_of(name), 0) + is_word(row)
-                        counts["any"] = counts.get("any", 0) + any(map(is_word, rows.values()))
-                    MEMORY.runs.clear()
+                tally: dict[str, Counter[str]] = {}
+                for told in each(_told_of_equals, [(spec, noise, trial + 1) for trial in range(pairs)]):
+                    for method, kinds in told.items():
+                        tally.setdefault(method, Counter()).update([*kinds, *(["any"] if kinds else [])])
                 for method, counts in tally.items():
-                    own = {kind: binomial(count, pairs) for kind, count in counts.items()}
+                    cells = [binomial(counts[kind], pairs) for kind in ("rate", "TTFT", "TPOT", "any")]
                     if share is not None:
-                        own["rate"] = "set by the arrivals"
-                    cells = [own.get(kind, "-") for kind in ("rate", "TTFT", "TPOT", "any")]
+                        cells[0] = "set by the arrivals"
                     yield f"| {workload.partition(':')[0]} | {label} | {noise} | {method} | {' | '.join(cells)} |"
 
 
-def with_equals(
-    spec: RunSpec, found: Sequence[tuple[Run, Run]], seed: int, aa: int
-) -> dict[str, dict[str, ComparedMetric]]:
+def _told_of_equals(asked: tuple[RunSpec, str, int]) -> dict[str, list[str]]:
+    """By method the headline rows of one pair of equals that have a word."""
+    spec, noise, seed = asked
+    found = arms(spec, noise, 3, seed)
+    said = {"3 repeats": words(found)}
+    if noise.startswith("runs"):
+        said |= with_equals(spec, found, seed)
+    MEMORY.runs.clear()
+    return {method: [kind_of(name) for name, row in rows.items() if is_word(row)] for method, rows in said.items()}
+
+
+def with_equals(spec: RunSpec, found: Sequence[tuple[Run, Run]], seed: int) -> dict[str, dict[str, ComparedMetric]]:
     """The same with more runs of A on its first stream (A/A): one repeat, and three."""
     own = seed * 1000
-    draw = np.random.default_rng([own, 9]).standard_normal(aa)
+    draw = np.random.default_rng([own, 9]).standard_normal(AA)
     more = [simulate(replace(spec, seed=own), own + 900 + place, 0.0, 1 + 0.01 * z) for place, z in enumerate(draw)]
     group = [found[0][0], *more]
-    return {f"1 repeat, --aa {aa}": words(found[:1], [group]), f"3 repeats, --aa {aa}": words(found, [group])}
+    return {f"1 repeat, --aa {AA}": words(found[:1], [group]), f"3 repeats, --aa {AA}": words(found, [group])}
 
 
-def table_of_coverage(runs: int) -> Iterator[str]:
-    """How often an interval holds what a long run says."""
+def table_of_coverage(runs: int, each: Each) -> Iterator[str]:
+    """How often an interval holds what a long run says: of v1's values, and of another policy's over them."""
     yield "| workload | interval | rate | TTFT | TPOT |"
     yield "|---|---|---|---|---|"
     for workload in WORKLOADS:
-        spec = load(workload, None)
-        long = MEMORY.runs[simulate(replace(spec, requests=300 * IN_FLIGHT, seed=10**6)).path].estimates
-        truth = {name: one.value for name, one in long.items() if name.endswith("_steady") and one is not None}
-        held, over = dict.fromkeys(truth, 0), dict.fromkeys(truth, 0)
-        series: dict[str, list[float]] = {name: [] for name in truth}
-        for trial in range(5 * runs):
-            estimates = MEMORY.runs[simulate(replace(spec, seed=20_000 + trial)).path].estimates
-            for name, true in truth.items():
-                one = estimates[name]
-                assert one is not None
-                series[name].append(one.value)
-                bounds = one.interval()
-                held[name] += bounds is not None and bounds[0] <= true <= bounds[1]
-        for name, values in series.items():
-            for five in np.array(values).reshape(-1, 5):
-                half = 2.7764451 * five.std(ddof=1) / math.sqrt(5)
-                over[name] += abs(five.mean() - truth[name]) <= half
-        MEMORY.runs.clear()
         told = workload.partition(":")[0]
-        ratios = dict.fromkeys(truth, 0)
-        longer = replace(spec, requests=300 * IN_FLIGHT, seed=10**6, policy=OTHER)
-        other = MEMORY.runs[simulate(longer).path].estimates
-        for trial in range(runs):
-            rows = words(arms(spec, "runs ±1 %", 5, 9000 + trial, policy=OTHER))
-            for name, true in truth.items():
-                row, of_other = rows[name], other[name]
-                assert of_other is not None
-                ends = (row.low or 0.0, row.high or 0.0)
-                ratios[name] += ends[0] <= of_other.value / true <= ends[1]
-        MEMORY.runs.clear()
-        cells = " | ".join(binomial(ratios[name], runs) for name in truth)
-        yield f"| {told} | {OTHER} against v1, five paired repeats | {cells} |"
-        yield f"| {told} | five repeats | {' | '.join(binomial(over[name], runs) for name in truth)} |"
-        yield f"| {told} | one run, over requests | {' | '.join(binomial(held[name], 5 * runs) for name in truth)} |"
+        spec = load(workload, None)
+        truths = list(each(_steady, [replace(spec, requests=LONG, seed=10**6, policy=one) for one in ("v1", OTHER)]))
+        truth = {name: one[0] for name, one in truths[0].items()}
+        runs_of = [replace(spec, seed=20_000 + trial) for trial in range(REPEATS * runs)]
+        short = [
+            list(each(_steady, [replace(one, policy=policy) for one in runs_of])) for policy in ("v1", OTHER)
+        ]  # fmt: skip
+        counts: dict[str, list[int]] = {"ratio": [], "repeats": [], "one": []}
+        for name, true in truth.items():
+            a, b = (np.log([one[name][0] for one in arm]).reshape(-1, REPEATS) for arm in short)
+            counts["ratio"].append(_held(b - a, math.log(truths[1][name][0] / true)))
+            counts["repeats"].append(_held(a, math.log(true)))
+            counts["one"].append(sum(one[name][1] <= true <= one[name][2] for one in short[0]))
+        rows = (
+            (f"{OTHER} over v1, five paired repeats", "ratio", runs),
+            ("v1, five repeats", "repeats", runs),
+            ("v1, one run, over requests", "one", REPEATS * runs),
+        )
+        for label, key, n in rows:
+            yield f"| {told} | {label} | {' | '.join(binomial(count, n) for count in counts[key])} |"
 
 
-def table_of_slowdowns(pairs: int) -> Iterator[str]:
+def _held(logs: npt.NDArray[np.float64], true: float) -> int:
+    """In how many rows the 95 % interval of the mean (Student's t, as words are made) holds the truth."""
+    return sum(abs(shift.mean - true) <= shift.half() for row in logs if (shift := shift_of(row.tolist())) is not None)
+
+
+def _steady(spec: RunSpec) -> dict[str, tuple[float, float, float]]:
+    """The steady headline values of a run, each with the interval over its requests."""
+    estimates = MEMORY.runs[simulate(spec).path].estimates
+    MEMORY.runs.clear()
+    steady = {name: one for name, one in estimates.items() if name.endswith("_steady") and one is not None}
+    return {name: (one.value, *(one.interval() or (math.inf, -math.inf))) for name, one in steady.items()}
+
+
+def table_of_slowdowns(pairs: int, each: Each) -> Iterator[str]:
     """Before and after of 30 % with three repeats, of 3 % with the repeats that `bench power` names."""
     yield "| workload | slower by | repeats | rate seen worse | TPOT seen worse |"
     yield "|---|---|---|---|---|"
     for workload in WORKLOADS:
         spec = load(workload, None)
-        pilot = [run for pair in arms(spec, "runs ±1 %", 8, 77) for run in pair]
-        logs = [MEMORY.runs[run.path].estimates["output_throughput_steady"] for run in pilot]
-        ratios = [
-            b.value / a.value for a, b in zip(logs[::2], logs[1::2], strict=True) if a is not None and b is not None
-        ]
+        pilot = arms(spec, "runs ±1 %", 8, 77)
+        rates = [[MEMORY.runs[run.path].estimates["output_throughput_steady"] for run in pair] for pair in pilot]
+        MEMORY.runs.clear()
+        ratios = [b.value / a.value for a, b in rates if a is not None and b is not None]
         named = repeats_to_show(math.log(1.03), deviation_of(ratios), 0.95, 0.05 / 3) or 40
         for slower, repeats in ((1.30, 3), (1.03, named)):
-            seen = {"rate": 0, "TPOT": 0}
-            for trial in range(pairs):
-                for name, row in words(arms(spec, "runs ±1 %", repeats, 5000 + trial, slower)).items():
-                    if kind_of(name) in seen:
-                        seen[kind_of(name)] += row.word == WORSE
-                MEMORY.runs.clear()
-            told = " | ".join(binomial(count, pairs) for count in seen.values())
+            trials = [(spec, repeats, 5000 + trial, slower) for trial in range(pairs)]
+            seen = Counter(kind for kinds in each(_seen_worse, trials) for kind in kinds)
+            told = " | ".join(binomial(seen[kind], pairs) for kind in ("rate", "TPOT"))
             yield f"| {workload.partition(':')[0]} | {100 * (slower - 1):.0f} % | {repeats} | {told} |"
 
 
-def table_of_overload(runs: int) -> Iterator[str]:
-    """How often a rate is called above capacity, by its share of the capacity."""
-    loads = (0.6, 0.8, 0.9, 1.0, 1.2, 2.0)
-    yield f"| workload | requests | {' | '.join(f'{share:g} ×' for share in loads)} |"
-    yield "|---|---|" + "---|" * len(loads)
+def _seen_worse(asked: tuple[RunSpec, int, int, float]) -> list[str]:
+    """The headline rows in which the slower arm of one comparison is worse."""
+    spec, repeats, seed, slower = asked
+    rows = words(arms(spec, "runs ±1 %", repeats, seed, slower))
+    MEMORY.runs.clear()
+    return [kind_of(name) for name, row in rows.items() if row.word == WORSE]
+
+
+def table_of_overload(runs: int, each: Each) -> Iterator[str]:
+    """How often a rate is called above capacity, by its share of what the slots can serve of the same requests."""
+    yield f"| workload | requests | {' | '.join(f'{share:g} ×' for share in LOADS)} |"
+    yield "|---|---|" + "---|" * len(LOADS)
     for workload in WORKLOADS:
-        cells = []
-        for share in loads:
-            called = 0
-            for trial in range(runs):
-                run = simulate(replace(load(workload, share, OVERLOAD), seed=40_000 + trial))
-                called += (MEMORY.runs[run.path].beyond or 0.0) > ABOVE_CAPACITY
-                MEMORY.runs.clear()
-            cells.append(binomial(called, runs))
-        yield f"| {workload.partition(':')[0]} | {OVERLOAD:,} | {' | '.join(cells)} |"
+        called = np.array(list(each(_are_above, [(workload, 40_000 + trial) for trial in range(runs)]))).sum(axis=0)
+        cells = " | ".join(binomial(int(count), runs) for count in called)
+        yield f"| {workload.partition(':')[0]} | {OVERLOAD:,} | {cells} |"
+
+
+def _are_above(asked: tuple[str, int]) -> list[bool]:
+    """Whether a run of these requests is called above capacity, at each load."""
+    workload, seed = asked
+    own = capacity(workload, OVERLOAD, seed)
+    found = []
+    for share in LOADS:
+        spec = replace(BASE, workload=workload, arrival=f"poisson:rate={share * own:.6f}", requests=OVERLOAD, seed=seed)
+        beyond = MEMORY.runs[simulate(spec).path].beyond
+        found.append((beyond or 0.0) > ABOVE_CAPACITY)
+    MEMORY.runs.clear()
+    return found
 
 
 PARTS = {
-    "Equals against equals: false words": lambda pairs: table_of_equals(pairs, 5),
+    "Equals against equals: false words": table_of_equals,
     "Coverage of the long run": table_of_coverage,
     "Slowdowns seen": table_of_slowdowns,
     "Rates above capacity": table_of_overload,
@@ -183,27 +222,35 @@ PARTS = {
 
 
 def main() -> None:
-    """Prints the tables, or writes them into the document between its marks."""
+    """Prints the tables, and puts them into the document in the place of those of the same title."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=300, help="pairs (or runs) a scenario")
     parser.add_argument("--only", default="", help="a word in the title of the tables to make")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--out", type=Path, help="the document whose tables are made anew")
     options = parser.parse_args()
-    text = []
-    for title, make in PARTS.items():
-        if options.only.lower() in title.lower():
+    with ProcessPoolExecutor(options.jobs) as pool:
+
+        def each(trial: Callable[[Any], T], asked: Sequence[Any]) -> Iterable[T]:
+            return pool.map(trial, asked, chunksize=4)
+
+        for title, make in PARTS.items():
+            if options.only.lower() not in title.lower():
+                continue
             print(f"\n## {title}\n", flush=True)
             lines = []
-            for line in make(options.pairs):
+            for line in make(options.pairs, each):
                 print(line, flush=True)
                 lines.append(line)
-            text.append(f"## {title}\n\n" + "\n".join(lines) + "\n")
-    if options.out:
-        before, mark, _ = options.out.read_text(encoding="utf-8").partition("<!-- tables -->\n")
-        body = "\n".join(text)
-        options.out.write_text(
-            f"{before}{mark}\n{options.pairs} pairs (or runs) a scenario.\n\n{body}", encoding="utf-8"
-        )
+            if options.out:
+                _put(options.out, title, "\n".join(lines))
+
+
+def _put(document: Path, title: str, table: str) -> None:
+    """Puts a table under its title, in the place of what stands there up to the next title."""
+    before, _, rest = document.read_text(encoding="utf-8").partition(f"## {title}\n")
+    _, mark, after = rest.partition("\n## ")
+    document.write_text(f"{before}## {title}\n\n{table}\n{mark}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -20,13 +20,14 @@ address=$(srun --nodes=1 --ntasks=1 -w "$head" hostname --ip-address | awk '{pri
 
 srun --nodes=1 --ntasks=1 -w "$head" \
   ray start --head --node-ip-address="${address%:*}" --port="$port" --num-cpus="$SLURM_CPUS_PER_TASK" --block &
-sleep 10
+timeout 120 bash -c 'until ray status --address "$1" > /dev/null 2>&1; do sleep 1; done' - "$address"
+# A node that joins later takes its part then.
 for node in "${nodes[@]:1}"; do
   srun --nodes=1 --ntasks=1 -w "$node" ray start --address="$address" --num-cpus="$SLURM_CPUS_PER_TASK" --block &
 done
-sleep 10
 
+# A shell lets what it starts in the background ignore an interrupt: told to end, the grid ends readably as well.
+trap 'kill -TERM $!' INT TERM
 bench grid "$grid" --out "$out" --address "$address" &
-running=$!
-trap 'kill -INT "$running"' INT TERM
-wait "$running"
+# The signal ends the first wait; the second waits until the grid has ended.
+wait $! || wait $!

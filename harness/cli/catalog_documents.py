@@ -42,7 +42,8 @@ def _entry(entry: PolicyEntry | OfflineEntry | WorkloadEntry) -> dict[str, Any]:
 def pairs_document() -> list[dict[str, Any]]:
     """An entry a GPU and model: on how many GPUs it fits, how a step is priced, the KV capacity, the largest gap.
 
-    `basis` is that of the cost model of `auto`, null where there is none; `why_not` says why.
+    `basis` is that of the cost model of `auto`, null where there is none; `why_not` says why, `no_kernels` why there
+    are no kernel times of a pair that another cost model prices.
     """
     pairs = []
     for gpu in gpu_names():
@@ -54,7 +55,7 @@ def pairs_document() -> list[dict[str, Any]]:
 
 
 def pairs_tables(pairs: list[dict[str, Any]]) -> RenderableType:
-    """A table a GPU, a line a model; under it why some cannot be had."""
+    """A table a GPU, a line a model; under it why some cannot be had, or not with measured kernels."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -68,6 +69,8 @@ def pairs_tables(pairs: list[dict[str, Any]]) -> RenderableType:
             if not pair["cost_models"]:
                 refused.append(f"  {pair['model']}: {pair['why_not']}\n")
                 continue
+            if pair["no_kernels"]:
+                refused.append(f"  {pair['model']}: without kernels: {pair['no_kernels']}\n")
             names = sorted(pair["cost_models"], key=lambda name: name != pair["auto"])
             # A roofline is always derived and kernels are always measured ones.
             told = ", ".join(f"{name} ({pair['cost_models'][name]})" if name == "linear" else name for name in names)

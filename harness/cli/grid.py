@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import HERE, JSON
+from harness.cli.options import JSON, is_url
 from harness.core.errors import Interrupted, NotMet, RunFailed, UserError
 
 if TYPE_CHECKING:
     from harness.session.grid_plan import Plan
     from harness.session.grid_run import Executor, Resumed
+    from harness.session.grid_store import GridStore
 
 
 @click.command()
 @click.argument("file", metavar="FILE.toml|status")
-@click.option("--out", type=HERE, default=Path("runs"), help="Where run directories go.")
+@click.option("--out", default="runs", help="Where run directories go; of s3://… they are made here and sent there.")
 @click.option("--dry-run", is_flag=True, help="Say which cells would run, and about how long; run nothing.")
 @click.option("--retry-failed", is_flag=True, help="Run the cells again that failed before.")
 @click.option("--again", is_flag=True, help="Run what is finished in --out again, beside it.")
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 @JSON
 def grid(
     file: str,
-    out: Path,
+    out: str,
     dry_run: bool,
     retry_failed: bool,
     again: bool,
@@ -48,8 +49,10 @@ def grid(
     What is finished in --out is never run again, so the same command goes on after any stop; a cell that fails stops no
     other. `bench grid status --out DIR` says how far it is, also while it runs.
     """
+    store = _store(out)
+    folder = store.folder if store else Path(out)
     if file == "status":
-        _status(out, as_json)
+        _status(folder, as_json)
         return
     import orjson
 
@@ -58,12 +61,17 @@ def grid(
     from harness.session.grid_run import GridSession, resume, told_tally
 
     asked = read_grid(Path(file))
+    if store and asked.twice:
+        raise UserError(f"aa = true and --out {out}: both runs of a spec would have one place there: take a directory")
     plan = plan_grid(points_of(asked, most), asked.twice)
+    if store:
+        store.begin(running=not dry_run)
     if dry_run:
-        _dry_run(plan, jobs, resume(plan, out, retry_failed, again), as_json)
+        _dry_run(plan, jobs, resume(plan, folder, retry_failed, again), as_json)
         return
-    session = GridSession(plan, out, quiet=as_json)
-    tally = session.go(lambda: _executor(out, address, jobs, devices), retry_failed, again)
+    session = GridSession(plan, folder, quiet=as_json, sent=store.send if store else None)
+    tally = session.go(lambda: _executor(folder, address, jobs, devices), retry_failed, again)
+    unsent = store.end() if store else None
     if as_json:
         failures = [{"cell": label, "reason": why} for label, why in tally.failed.values()]
         click.echo(orjson.dumps(tally.to_dict() | {"failures": failures}))
@@ -71,9 +79,19 @@ def grid(
         for line in told_tally(tally, out):
             click.echo(line)
     if tally.interrupted:
-        raise Interrupted
+        raise Interrupted(unsent or "")
+    if unsent:
+        raise RunFailed(unsent)
     if tally.failed or tally.refused:
         raise RunFailed(f"{len(tally.failed) + tally.refused:,} cells failed or cannot be had")
+
+
+def _store(out: str) -> GridStore | None:
+    if not is_url(out):
+        return None
+    from harness.session.grid_store import GridStore
+
+    return GridStore(out)
 
 
 def _executor(out: Path, address: str | None, jobs: int | None, devices: tuple[str, ...]) -> Executor:

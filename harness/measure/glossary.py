@@ -22,8 +22,9 @@ All times count in seconds from the run's start and are whole nanoseconds in vir
 - **completed**: ended with the length asked for or by itself (`finish` is `length` or `stop`). Nothing else
   counts in a rate or a latency; failures stand beside them, by name.
 - **steady window**: the longest span with at least 90 % of the peak number of requests in flight (from due to
-  done) of a closed loop; an open loop has none. It stands in summary.json as `window`, and bounds every `…_steady`
-  metric.
+  done) of a closed loop; from three waves on what of it lies between the end of the first wave (as many requests
+  have ended as are in flight) and the first send of the last one. An open loop has none. It stands in summary.json
+  as `window`, and bounds every `…_steady` rate.
 
 ## Kinds of runs
 

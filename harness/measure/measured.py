@@ -18,7 +18,7 @@ from harness.measure.fairness import COLUMNS, DECODE, OVER_ALPHA, Fairness, alph
 from harness.measure.gaps import token_gaps
 from harness.measure.metrics import SLO_METRICS
 from harness.measure.sample import Sample
-from harness.measure.start_and_end import full_waves, is_phased, overload, steady_span, waves_of
+from harness.measure.start_and_end import full_span, full_waves, is_phased, overload, steady_span, waves_of
 from harness.measure.statistics import Floats, Ints
 from harness.measure.window import Window, steady_window
 
@@ -30,10 +30,11 @@ VIRTUAL_ENGINES = ("simulated", "tokenstep", "emulated")
 class Measured:
     """Rates, latencies and fairness by the names of METRICS; `rates` holds None where there is no span to divide by.
 
-    `stay` is the mean stay of a request as a share of the run. `fairness` has a state for each variant that the
-    step log tells of, and `rates` its metrics. `waves` is how often a closed loop fills anew, None where it does not.
-    `phased` says whether the load changes by plan, `beyond` of an open loop how far it is above capacity (see
-    `overload`), None of any other.
+    `window` bounds the steady rates of a closed loop: what of `loaded`, the longest span under load, lies between its
+    first wave and its last. `stay` is the mean stay of a request as a share of the run. `fairness` has a state for each
+    variant that the step log tells of, and `rates` its metrics. `waves` is how often a closed loop fills anew, None
+    where it does not. `phased` says whether the load changes by plan, `beyond` of an open loop how far it is above
+    capacity (see `overload`), None of any other.
     """
 
     requests: Requests
@@ -46,6 +47,7 @@ class Measured:
     waves: float | None = None
     beyond: float | None = None
     phased: bool = False
+    loaded: Window | None = None
 
 
 def is_closed_loop(spec: RunSpec) -> bool:
@@ -61,13 +63,14 @@ def measure(table: Any, steps: Any | None, spec: RunSpec, closed_loop: bool) -> 
     requests = Requests.of(table)
     arrivals = Arrivals.of(requests, table, real=spec.engine not in VIRTUAL_ENGINES)
     # In an open loop the arrivals decide how many are in flight, so that a peak of theirs is no steady state.
-    window = steady_window(requests, closed_loop) if closed_loop else None
+    loaded = steady_window(requests, closed_loop) if closed_loop else None
     since = requests.sent if closed_loop else requests.due
     start, end = span(requests)
     stay = _mean_stay(requests) / (end - start) if end > start else 0.0
     followed = steps if spec.engine in VIRTUAL_ENGINES else None
     found = _samples(requests, arrivals, since, token_gaps(requests, arrivals, followed))
     full = full_waves(requests, spec)
+    window = loaded.within(*full_span(requests, spec)) if loaded is not None and full is not None else loaded
     if full is not None:
         inside = dataclasses.replace(requests, completed=requests.completed & full)
         steady = _samples(inside, arrivals, since, token_gaps(inside, arrivals, followed))
@@ -80,7 +83,15 @@ def measure(table: Any, steps: Any | None, spec: RunSpec, closed_loop: bool) -> 
     if full is not None and "gap_mean" in rates and steps is not None:
         rates["gap_mean_steady"] = _steady_gap(steps, requests, spec, stay)
     waves, beyond = waves_of(requests, spec), overload(requests, spec)
-    return Measured(requests, arrivals, window, stay, rates, samples, states, waves, beyond, is_phased(spec))
+    return Measured(requests, arrivals, window, stay, rates, samples, states, waves, beyond, is_phased(spec), loaded)
+
+
+def by_the_older_rule(measured: Measured, spec: RunSpec) -> Measured:
+    """The same with the rates of older summaries, whose steady window had all of the first wave and the last in it."""
+    requests, loaded = measured.requests, measured.loaded
+    rates = _rates(requests, measured.arrivals, requests.sent, loaded, spec.slo) if loaded else {}
+    steady = {name: rate for name, rate in rates.items() if name.endswith("_steady")}
+    return dataclasses.replace(measured, window=loaded, rates=measured.rates | steady)
 
 
 def over_alpha(measured: Measured, steps: Any | None, alpha: float) -> dict[str, Estimate]:

@@ -68,6 +68,17 @@ def steady_span(requests: Requests, spec: RunSpec) -> tuple[int, int]:
     return int(done[level - 1]), int(requests.sent.max())
 
 
+def full_span(requests: Requests, spec: RunSpec) -> tuple[int, int]:
+    """From the end of as many requests as are in flight to the first send of the last wave, ns.
+
+    What is in flight then ends before the engine empties. Tokens count evenly over a request's answer: of one that ends
+    while the engine empties, and grows fast, too many would count before the last send.
+    """
+    level = in_flight(spec) or 1
+    sent = np.sort(requests.sent[requests.sent != MISSING])
+    return steady_span(requests, spec)[0], int(sent[len(sent) - level])
+
+
 def requests_for(spec: RunSpec, waves: int = ENOUGH_WAVES) -> int | None:
     """How many requests make so many waves."""
     level = in_flight(spec)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,23 +12,36 @@ from harness.measure.columns import MISSING, NANOSECONDS, Requests
 from harness.measure.statistics import Ints
 
 SHARE_OF_PEAK = 0.9
+WITHOUT_WAVES = ", without the first wave and the last"
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A span of the run, ns, and the peak of requests in flight that it was cut by."""
+    """A span of the run, ns, the peak of requests in flight that it was cut by, and whether waves were left out."""
 
     start: int
     end: int
     peak: int
+    of_full_waves: bool = False
 
     def to_dict(self) -> dict[str, float | str]:
         """The window as it stands in summary.json, s."""
+        rule = f"longest span with at least 90 % of the peak of {self.peak} requests in flight"
         return {
             "start_s": self.start / NANOSECONDS,
             "end_s": self.end / NANOSECONDS,
-            "rule": f"longest span with at least 90 % of the peak of {self.peak} requests in flight",
+            "rule": f"{rule}{WITHOUT_WAVES}" if self.of_full_waves else rule,
         }
+
+    def within(self, start: int, end: int) -> Window:
+        """What of the window lies between the first wave of a closed loop and its last one; all where nothing does."""
+        start, end = max(start, self.start), min(end, self.end)
+        return Window(start, end, self.peak, of_full_waves=True) if start < end else self
+
+
+def leaves_out_waves(told: Any) -> bool:
+    """Whether a window of a summary.json is none, or was made by the rule of today."""
+    return not isinstance(told, dict) or not str(told.get("rule")).endswith("in flight")
 
 
 def steady_window(requests: Requests, closed_loop: bool) -> Window | None:

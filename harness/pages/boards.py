@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from typing import Any
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
-from harness.measure.statistics import t_quantile
 from harness.measure.verdict import worst
+from harness.pages.values import MetricMean, means_of
 from harness.published.cache import JsonCache
 from harness.published.corpus import Corpus, PublishedRun
 from harness.report.arms import arms_of
@@ -23,7 +22,9 @@ from harness.report.comparable import end_of_path
 from harness.report.comparison import compare_runs
 from harness.report.document import is_twin, kind_words
 from harness.report.reader import RunReader
-from harness.report.sentences import support_words
+from harness.report.rows import show_steady_rows
+from harness.report.sentences import phase_lines, support_words
+from harness.report.words import steady_name
 from harness.runs.run import gpu_name
 from harness.runs.schema import KINDS
 
@@ -43,15 +44,6 @@ _DEFAULTS = {
     for field in dataclasses.fields(RunSpec)
     if (field.default, field.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
 }
-
-
-@dataclass(frozen=True, slots=True)
-class MetricMean:
-    """A metric of an arm: its mean over the repeats, and the 95 % interval where there is one."""
-
-    mean: float
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +100,16 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Arms that differ in nothing but the policy: ranked those that are not INVALID, the rest shown beneath."""
+    """Arms that differ in nothing but the policy: ranked those that are not INVALID, the rest shown beneath.
+
+    `steady` says whether its values leave out the start and the end of a closed loop.
+    """
 
     id: str
     kind: str
     arms: tuple[Arm, ...]
     baseline: str | None
+    steady: bool = False
 
     @property
     def first(self) -> PublishedRun:
@@ -135,7 +131,11 @@ class Board:
         """The metric that decides: the first headline of its comparisons; with limits what met them."""
         rates = (arm.headline[0] for arm in self.arms if arm.headline)
         found = next((name for name in rates if name.startswith(_RATES)), None)
-        return found or ("goodput" if self.spec.slo else "output_throughput")
+        return found or self.row("goodput" if self.spec.slo else "output_throughput")
+
+    def row(self, name: str) -> str:
+        """The row that a column of this metric shows: the steady one where start and end are left out."""
+        return steady_name(name) if self.steady else name
 
     @property
     def kind_words(self) -> str:
@@ -209,13 +209,16 @@ def board_of(runs: list[PublishedRun], cache: JsonCache, reader: RunReader | Non
         base = next(arm for arm in arms if arm.policy == baseline)
         reader = reader or RunReader(REMEMBERED)
         arms = [arm if arm is base else _against(base, arm, cache, reader) for arm in arms]
-    if kind == "reported":
-        # Reported figures are not ranked: the baseline, then by name.
-        arms.sort(key=lambda arm: (arm.level == "INVALID", arm.policy != baseline, arm.policy))
-    else:
-        arms.sort(key=lambda arm: (arm.level == "INVALID", -_throughput(arm), arm.policy))
     name = hashlib.sha256(board_key(runs[0]).encode()).hexdigest()[:10]
-    return Board(name, kind, tuple(arms), baseline)
+    counted = [published.run for arm in arms if arm.level != "INVALID" for published in arm.runs]
+    board = Board(name, kind, tuple(arms), baseline, bool(counted) and show_steady_rows(counted))
+
+    def place(arm: Arm) -> tuple[Any, ...]:
+        # Reported figures are not ranked: the baseline, then by name.
+        rank = arm.policy != baseline if kind == "reported" else -_throughput(arm, board)
+        return arm.level == "INVALID", rank, arm.policy
+
+    return dataclasses.replace(board, arms=tuple(sorted(arms, key=place)))
 
 
 def _first_of_each_spec(runs: Sequence[PublishedRun]) -> list[PublishedRun]:
@@ -241,7 +244,7 @@ def _arms(runs: Sequence[PublishedRun]) -> list[Arm]:
         for is_invalid in (False, True):
             part = tuple(repeat for repeat in repeats if (repeat.run.level == "INVALID") is is_invalid)
             if part:
-                arms.append(Arm(part, _means(part)))
+                arms.append(Arm(part, means_of(part)))
     return arms
 
 
@@ -250,49 +253,10 @@ def _natural(text: str) -> tuple[tuple[str, float], ...]:
     return tuple((word, float(number or 0)) for word, number in re.findall(r"([^\d]+)(\d*\.?\d*)", text))
 
 
-def _throughput(arm: Arm) -> float:
-    value = arm.values.get("output_throughput") or arm.values.get("request_throughput")
+def _throughput(arm: Arm, board: Board) -> float:
+    names = (board.rate, board.row("output_throughput"), "request_throughput")
+    value = next((arm.values[name] for name in names if name in arm.values), None)
     return value.mean if value else 0.0
-
-
-def _means(repeats: Sequence[PublishedRun]) -> dict[str, MetricMean]:
-    """Every metric that all repeats have, by name."""
-    values = [_run_values(published) for published in repeats]
-    means = {}
-    for name in dict.fromkeys(name for by_name in values for name in by_name):
-        mean = _mean_over_repeats([by_name.get(name) for by_name in values])
-        if mean is not None:
-            means[name] = mean
-    return means
-
-
-def _run_values(published: PublishedRun) -> dict[str, MetricMean]:
-    """A run's metrics, a distribution's mean and percentiles apart: `ttft_s`, `ttft_s.p99`."""
-    by_name = {}
-    for name, values in published.run.summary.get("metrics", {}).items():
-        central = values.get("value", values.get("mean"))
-        if central is not None:
-            by_name[name] = MetricMean(central, values.get("low"), values.get("high"))
-        for key, value in values.items():
-            if key in ("p50", "p90", "p95", "p99", "max") and value is not None:
-                by_name[f"{name}.{key}"] = MetricMean(value)
-    return by_name
-
-
-def _mean_over_repeats(values: Sequence[MetricMean | None]) -> MetricMean | None:
-    """The mean with Student's t on the repeats' spread; one repeat keeps the interval from within it.
-
-    None where a repeat does not have the metric.
-    """
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
-        return None
-    if len(known) == 1:
-        return known[0]
-    mean = math.fsum(value.mean for value in known) / len(known)
-    variance = math.fsum((value.mean - mean) ** 2 for value in known) / (len(known) - 1)
-    half = t_quantile(len(known) - 1) * math.sqrt(variance / len(known))
-    return MetricMean(mean, mean - half, mean + half)
 
 
 def _against(base: Arm, arm: Arm, cache: JsonCache, reader: RunReader) -> Arm:
@@ -338,7 +302,7 @@ def _compare_arms(base: Arm, arm: Arm, reader: RunReader, allow: Sequence[str]) 
         name: [metric.ratio, metric.low, metric.high, metric.p, metric.word, metric.a, metric.b]
         for name, metric in comparison.metrics.items()
     }
-    notes = [comparison.method, *comparison.notes]
+    notes = [comparison.method, *comparison.notes, *phase_lines(comparison)]
     if len(common) < max(len(left), len(right)):
         notes.append(f"over what both have: {len(common)} of {len(left)} and {len(right)} repeats")
     support = {

@@ -156,12 +156,12 @@ def _points(grids: Sequence[Grid]) -> dict[str, Any]:
 
 
 def _board_points(board: Board) -> dict[str, Any]:
-    rate, axis = rate_of(board)
-    arms = [arm for arm in drawn_arms(board) if {rate, "ttft_s"} <= arm.values.keys()]
+    (rate, axis), ttft = rate_of(board), board.row("ttft_s")
+    arms = [arm for arm in drawn_arms(board) if {rate, ttft} <= arm.values.keys()]
     return {
         "title": f"{traffic_of(board.spec.workload).label} on {gpu_label(board.spec.gpu)}",
         "axis": axis,
-        "arms": [[a.label, *(float(f"{a.values[name].mean:.4g}") for name in ("ttft_s", rate))] for a in arms],
+        "arms": [[a.label, *(float(f"{a.values[name].mean:.4g}") for name in (ttft, rate))] for a in arms],
     }
 
 

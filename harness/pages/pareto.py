@@ -47,8 +47,9 @@ def pareto_chart(boards: Sequence[Board]) -> Chart:
     groups: dict[tuple[str, ...], list[ParetoPoint]] = {}
     for board in boards:
         for arm in ranked_arms(board):
-            if {"output_throughput", "tpot_s"} <= arm.values.keys() and arm.values["tpot_s"].mean > 0:
-                point = ParetoPoint(board, arm, 1 / arm.values["tpot_s"].mean, arm.values["output_throughput"].mean)
+            rate, tpot = (arm.values.get(board.row(name)) for name in ("output_throughput", "tpot_s"))
+            if rate is not None and tpot is not None and tpot.mean > 0:
+                point = ParetoPoint(board, arm, 1 / tpot.mean, rate.mean)
                 groups.setdefault(point.rivals, []).append(point)
     points = [point for group in groups.values() for point in with_front(group)]
     rows = tuple(

@@ -91,7 +91,8 @@ def _row(board: Board, arm: Arm) -> FlatRow:
     columns = {"output_throughput": "output_tok_per_s", "goodput": "goodput_req_per_s", "ttft_s": "ttft_mean_s"}
     columns |= {"ttft_s.p99": "ttft_p99_s", "tpot_s": "tpot_mean_s"}
     for name, column in columns.items():
-        told[column] = arm.values[name].mean if name in arm.values and (name != "goodput" or board.spec.slo) else None
+        value = arm.values.get(board.row(name)) if name != "goodput" or board.spec.slo else None
+        told[column] = value.mean if value else None
     return told | {"verdict": arm.level}
 
 

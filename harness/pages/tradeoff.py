@@ -18,22 +18,23 @@ LATENCIES = (
 def rate_of(board: Board) -> tuple[str, str]:
     """The rate that counts on a board, and its axis: with limits what met them."""
     if board.spec.slo:
-        return "goodput", "requests per second within the limits"
-    return "output_throughput", "output tokens per second of the GPU"
+        return board.row("goodput"), "requests per second within the limits"
+    return board.row("output_throughput"), "output tokens per second of the GPU"
 
 
 def tradeoff_charts(board: Board) -> list[Chart]:
     """The rate that counts over TTFT and over TPOT; better is up and to the left."""
     rate, axis = rate_of(board)
     charts = []
-    for latency, words, x_title in LATENCIES:
+    for name, words, x_title in LATENCIES:
+        latency = board.row(name)
         arms = [(style, arm) for style, arm in enumerate(drawn_arms(board)) if {rate, latency} <= arm.values.keys()]
         if not arms:
             continue
         rows: list[tuple[Any, ...]] = [(arm.label, arm.values[latency].mean, arm.values[rate].mean) for _, arm in arms]
         charts.append(
             Chart(
-                f"against-{latency.removesuffix('_s')}",
+                f"against-{name.removesuffix('_s')}",
                 f"Throughput against {words}",
                 x_title,
                 axis,

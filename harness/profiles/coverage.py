@@ -30,7 +30,7 @@ class Coverage:
 
     `cost_models` has the basis of each by its name, `auto` is the one that a run takes; `mixed_call` is how the law of
     mixed calls is known, None without kernels; `gap` the largest in the kernel tables. `why_not` says why there is
-    none at all.
+    no cost model at all, `no_kernels` why there is no kernel time where another model prices the pair.
     """
 
     gpu: str
@@ -42,6 +42,7 @@ class Coverage:
     mixed_call: str | None
     gap: Gap | None
     why_not: str | None
+    no_kernels: str | None = None
 
 
 def coverage(gpu: str, model: str) -> Coverage:
@@ -78,6 +79,7 @@ def _of_pair(pair: Pair) -> Coverage:
         mixed_call=mixed_call,
         gap=gap,
         why_not=None if auto in known else refusals[auto],
+        no_kernels=refusals["kernels"] if auto in known else None,
     )
 
 

@@ -84,6 +84,8 @@ def read_model(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def _unknown(name: str) -> UserError:
+    if name.endswith(".json") or name.startswith((".", "/")):
+        return UserError(f"{spelled(name)}: no such file: name the config.json of a model, or its folder")
     names = (*all_model_names(), *(full.rpartition("/")[2] for full in all_model_names()))
     return UserError(
         f"no model named {shown(name)}{nearest(name, names)} Use one of {', '.join(all_model_names())}, a config.json "

@@ -210,7 +210,7 @@ class Pair:
         elif kind.partition(":")[0] == "kernels":
             return self._no_kernels(own_tables(kind))
         elif self.shape is not None and self.shape.weights != "bfloat16":
-            return f"{self.label}: the roofline is that of bf16 weights, these are {self.shape.weights}: use kernels"
+            return self._no_roofline_of(self.shape.weights)
         elif moe:
             why = "a mixture of experts needs measured step times (derived ones are 28–55 % off)"
             if self.fit:
@@ -228,6 +228,14 @@ class Pair:
         if moe and others:
             remedy = f"take a GPU that has them ({', '.join(others)}), or "
         return f"{self.label}: {why}: {remedy}add them to a profile file (docs/adding-a-gpu.md)"
+
+    def _no_roofline_of(self, weights: str) -> str:
+        """Why weights of this type have no roofline, and what has them."""
+        why = f"{self.label}: the roofline is that of bf16 weights, these are {weights}"
+        lacking = self._no_kernels(None)
+        if lacking is None:
+            return f"{why}: use kernels"
+        return f"{why}, and {lacking.removeprefix(f'{self.label}: ')}: take another GPU, or the model in bf16"
 
     @property
     def mixed_call(self) -> str:

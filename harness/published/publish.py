@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import glob
 import itertools
 import os
@@ -140,7 +141,9 @@ def _part(target: Path) -> Iterator[Path]:
         raise
 
 
+@functools.cache
 def _umask() -> int:
+    # Asking sets it for a moment, for all threads.
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -25,6 +25,8 @@ from harness.published.publish import AlreadyPublished, PublishedCopy, publish
 from workloads.core.cache import cache_dir
 
 SUMS = "sha256.json"
+# What a run is called here whose own URL was given.
+ITSELF = "run"
 # Files asked for at once: stores answer many as fast as one.
 AT_ONCE = 256
 # The extras that bring what a scheme needs.
@@ -53,20 +55,12 @@ class Store:
     def sums(self) -> dict[str, dict[str, str]]:
         """The whole runs there by their places below the URL: the sha256 (hex) of each file by its name."""
         with self._reached():
-            if not self._fs.exists(self._root):
-                raise UserError(f"{self.name}: nothing there: `bench publish RUN --results {self.name}` begins it")
-            found = self._fs.find(self._root, detail=True)
+            found = self._fs.find(self._root, detail=True) if self._fs.exists(self._root) else {}
         self._sizes = {path: int(about.get("size") or 0) for path, about in found.items()}
-        below = len(self._path("", "")) - 1
+        below = len(self._path("", "x")) - 1
         paths = [path for path in found if path.endswith(f"/{SUMS}") and self._sizes[path] <= LARGEST_JSON]
-        if not paths:
-            without = sum(path.endswith("/run.json") for path in found)
-            raise UserError(
-                f"{self.name}: no whole run there ({without} without {SUMS}, which is sent last): "
-                f"`bench publish RUN --results {self.name}` sends one"
-            )
         texts = self._read(paths)
-        return {path[below : -len(SUMS) - 1]: self._parsed(path[below:], texts[path]) for path in paths}
+        return {path[below : -len(SUMS)].rstrip("/"): self._parsed(path[below:], texts[path]) for path in paths}
 
     def read(self, place: str, names: Sequence[str]) -> dict[str, bytes]:
         """Files of a run by their names; UserError where they are more than a published run has."""
@@ -95,7 +89,7 @@ class Store:
             self._fs.pipe_file(self._path(place, SUMS), json.dumps({"files": sums}, indent=1).encode())
 
     def _path(self, place: str, name: str) -> str:
-        return "/".join((str(self._root).rstrip("/"), place, name))
+        return "/".join(filter(None, (str(self._root).rstrip("/"), place, name)))
 
     def _read(self, paths: Sequence[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
@@ -114,7 +108,8 @@ class Store:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             fits = False
         place = PurePosixPath(where).parent
-        if not fits or ".." in place.parts or place.is_absolute() or printable(where) != where:
+        plain = where == SUMS or (place / SUMS).as_posix() == where
+        if not fits or not plain or ".." in place.parts or place.is_absolute() or printable(where) != where:
             raise UserError(f"{self.name}/{printable(where)}: names other files than a run's: take that run away")
         return dict(sums)
 
@@ -138,20 +133,36 @@ def fetch(url: str) -> Path:
 
     UserError where the store cannot be read, or a file is not the one that was sent.
     """
-    store = Store(url)
+    store, mirror = Store(url), folder_of(url)
     sums = store.sums()
-    mirror = cache_dir() / "stores" / _sha256(url.rstrip("/").encode())[:16]
+    if not sums:
+        raise UserError(
+            f"{store.name}: no whole run there (one has {SUMS}, which is sent last): "
+            f"`bench publish RUN --results {store.name}` sends one"
+        )
+    bring(store, sums, mirror, only=True)
+    return mirror
+
+
+def folder_of(url: str, use: str = "") -> Path:
+    """The directory of bench's cache for the runs of a store, one for each `use` of them; it need not exist."""
+    return cache_dir() / "stores" / (_sha256(url.rstrip("/").encode())[:16] + use)
+
+
+def bring(store: Store, sums: Mapping[str, Mapping[str, str]], folder: Path, only: bool = False) -> None:
+    """Fetches each run of a store that does not lie in a folder as the store has it; `only` those are to lie there."""
     try:
-        mirror.mkdir(parents=True, exist_ok=True)
-        with held(mirror):
-            _drop_others(mirror, sums)
+        folder.mkdir(parents=True, exist_ok=True)
+        with held(folder):
+            if only:
+                _drop_others(folder, sums)
             for place, files in sums.items():
-                if not _is_whole(mirror / place, files):
-                    _bring(store, place, files, mirror / place)
+                target = folder / (place or ITSELF)
+                if not _is_whole(target, files):
+                    _bring(store, place, files, target)
     except OSError as error:
         why = error.strerror or error
-        raise UserError(f"{error.filename or mirror}: cannot be written ({why}): set BENCH_CACHE=FOLDER") from None
-    return mirror
+        raise UserError(f"{error.filename or folder}: cannot be written ({why}): set BENCH_CACHE=FOLDER") from None
 
 
 def publish_to(path: Path, url: str) -> tuple[str, PublishedCopy]:
@@ -172,9 +183,10 @@ def publish_to(path: Path, url: str) -> tuple[str, PublishedCopy]:
 
 def _drop_others(mirror: Path, sums: Mapping[str, Any]) -> None:
     """Takes away what the store does not have any more."""
+    known = {place or ITSELF for place in sums}
     for directory, below, files in os.walk(mirror):
         place = Path(directory).relative_to(mirror).as_posix()
-        if "run.json" in files and place not in sums:
+        if "run.json" in files and place not in known:
             below.clear()
             shutil.rmtree(directory)
 

@@ -8,8 +8,10 @@ from typing import Any
 
 from harness.core.records import STEPS
 from harness.measure.evidence import Evidence
+from harness.measure.measured import by_the_older_rule
 from harness.measure.summary import count, summary_of
 from harness.measure.verdict import judge
+from harness.measure.window import leaves_out_waves
 from harness.published.bounds import outside_spec
 from harness.published.tables import RunTables
 from harness.runs.run import Run, load_run
@@ -35,6 +37,8 @@ def first_difference(run: Run, tables: RunTables, whole: bool = False) -> str | 
     if (run.path / DIGESTS).is_file() and (why := other_than_told(run.path, held)):
         return why
     requests, steps, measured = tables.requests, tables.steps, tables.measured
+    if not leaves_out_waves(run.summary.get("window")):
+        measured = by_the_older_rule(measured, run.spec)
     evidence = Evidence(run.spec, run.manifest, requests, steps, measured, run.path / ENGINE_LOG)
     made = judge(evidence, run.status, run.manifest.get("reason"))
     verdict = run.manifest.get("verdict")

@@ -11,6 +11,7 @@ from harness.measure.metrics import FAIRNESS, METRICS, Metric
 from harness.measure.verdict import worst
 from harness.report.arms import arms_of
 from harness.report.document import kind_words, run_document
+from harness.report.rows import show_steady_rows
 from harness.report.sentences import could_have_shown, shown_word
 from harness.report.words import HEADLINE, steady_name
 from harness.runs.run import Run
@@ -197,12 +198,17 @@ def compare_table(comparison: Comparison, percentiles: bool = False) -> Renderab
     for column in ("A", "B", "change", "95 % interval"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("B is", no_wrap=True)
-    for compared in _worth_a_line(comparison, percentiles):
-        style = "bold " if compared.role == HEADLINE else ""
-        word = Text(shown_word(compared), style=style + _WORD_STYLE.get(compared.word, ""))
-        if could := could_have_shown(compared):
-            word.append(f" {could}", style="dim")
-        table.add_row(*_compare_cells(compared), word)
+    groups = {"": _worth_a_line(comparison, percentiles)}
+    groups |= {phase: list(rows.values()) for phase, rows in comparison.phases.items()}
+    for phase, shown in groups.items():
+        if phase:
+            table.add_row(Text(f"only {phase}", style="bold"))
+        for compared in shown:
+            style = "bold " if compared.role == HEADLINE else ""
+            word = Text(shown_word(compared), style=style + _WORD_STYLE.get(compared.word, ""))
+            if could := could_have_shown(compared):
+                word.append(f" {could}", style="dim")
+            table.add_row(*_compare_cells(compared), word)
     return Group(head, Folding(table))
 
 
@@ -229,7 +235,7 @@ def run_table(runs: Sequence[Run]) -> RenderableType:
     title = " and ".join(sorted({kind_words(run) for run in runs}))
     if any(len(arm) > 1 for arm in arms):
         title += ", means of the repeats"
-    steady = all("ttft_s_steady" in run.summary.get("metrics", {}) for run in runs)
+    steady = show_steady_rows(runs)
     if steady:
         title += "; start and end left out"
     suffix = "_steady" if steady else ""

@@ -7,7 +7,6 @@ real engine, GPUs of a type.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import tempfile
 from collections import deque
@@ -16,14 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness import __version__
-from harness.core.errors import UserError
-from harness.runs.provenance import commit
 from harness.session.grid_estimate import PROCESS_BYTES, REQUEST_BYTES
 from harness.session.grid_local import LOOK_UP_S, Tick
 from harness.session.grid_parcel import DamagedError, Parcel, pack, unpack
 from harness.session.grid_plan import Cell
 from harness.session.grid_worker import Outcome, run_cell
+from harness.session.ray_cluster import connect, version
 
 # Of the nodes' processors so many units wait there beside those that run, so that none is idle.
 AHEAD = 2
@@ -41,11 +38,6 @@ class Home:
 
     outcome: Outcome
     parcel: Parcel | None
-
-
-def version() -> str:
-    """What must be equal on all nodes: version and commit of bench."""
-    return f"{__version__} ({(commit() or 'installed')[:12]})"
 
 
 def run_unit(cells: Sequence[Cell], wanted: str) -> list[Home]:
@@ -91,30 +83,12 @@ def _final(outcome: Outcome) -> Outcome:
 class RayExecutor:
     """Runs units of cells on the nodes of a cluster; `address` is auto, ray://HOST:PORT, HOST:PORT or local.
 
-    UserError where Ray is not installed, no cluster answers, or a node has another bench.
+    UserError as `connect` raises it.
     """
 
     def __init__(self, out: Path, address: str, jobs: int | None) -> None:
-        # Ray would tell its makers of each cluster.
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # It would wait for minutes where nobody answers.
-        os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
-        os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", "5")
-        try:
-            import ray
-        except ImportError:
-            raise UserError("--address needs Ray: pip install 'schedbench[ray]', here and on every node") from None
-        self._ray, self._out = ray, out
-        where = {"num_cpus": jobs} if address == "local" else {"address": address}
-        try:
-            ray.init(**where, log_to_driver=False, logging_level="ERROR", include_dashboard=None)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            line = (str(error).splitlines() or [""])[0]
-            raise UserError(
-                f"--address {address}: no Ray cluster there ({line}): `ray start --head` begins one"
-            ) from None
-        self.jobs = int(ray.cluster_resources().get("CPU", 1))
-        self._check_nodes()
+        self._ray, self._out = connect(address, jobs), out
+        self.jobs = int(self._ray.cluster_resources().get("CPU", 1))
 
     def run(self, units: Sequence[Sequence[Cell]], stopped: Callable[[], bool]) -> Iterator[Tick]:
         """Runs all units and tells of each cell that came home; a lost node's run again, once."""
@@ -181,24 +155,3 @@ class RayExecutor:
                     why = f"{self._out}: cannot be written ({error.strerror})"
                     outcome = replace(outcome, status="failed", reason=why)
             yield cell, outcome
-
-    def _check_nodes(self) -> None:
-        """UserError where a node has another bench, or none."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        nodes = [node for node in self._ray.nodes() if node["Alive"]]
-        probe = self._ray.remote(version)
-        asked = {
-            node["NodeManagerAddress"]: probe.options(
-                num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            ).remote()
-            for node in nodes
-        }
-        for address, reference in asked.items():
-            try:
-                there = self._ray.get(reference, timeout=120)
-            except Exception as error:
-                line = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-                there = f"none that runs: {line}"
-            if there != version():
-                raise UserError(f"node {address} has bench {there}, here is {version()}: install the same there")

@@ -119,10 +119,13 @@ def resume(plan: Plan, out: Path, retry_failed: bool, again: bool = False) -> Re
 
 
 class GridSession:
-    """Runs what a plan has left to do in `out`; Ctrl-C ends the runs under way, and the same command goes on later."""
+    """Runs what a plan has left to do in `out`; Ctrl-C ends the runs under way, and the same command goes on later.
 
-    def __init__(self, plan: Plan, out: Path, quiet: bool) -> None:
-        self._plan, self._out, self._quiet = plan, out, quiet
+    `sent` is told of each run's directory as it is finished.
+    """
+
+    def __init__(self, plan: Plan, out: Path, quiet: bool, sent: Callable[[Path], None] | None = None) -> None:
+        self._plan, self._out, self._quiet, self._sent = plan, out, quiet, sent
         self._labels = {cell.key: cell.label for cell in plan.cells}
         self._console = plain_console(stderr=True)
         self._stopping = Stopping()
@@ -159,6 +162,8 @@ class GridSession:
                         place = place_below(self._out, tick.outcome.path, tick.cell.second)
                         todo.index.add(place, f"{tick.outcome.path}/run.json", tick.cell.digest)
                         todo.index.write()
+                        if self._sent is not None:
+                            self._sent(Path(tick.outcome.path))
                 bar.update(
                     task,
                     completed=tally.before + tally.done,
@@ -226,7 +231,7 @@ def told_refused(plan: Plan) -> list[str]:
     return [*lines, "[[skip]] leaves such cells out"] if lines else []
 
 
-def told_tally(tally: Tally, out: Path) -> list[str]:
+def told_tally(tally: Tally, out: Path | str) -> list[str]:
     """What is said at the end: how many cells, what failed and why, and what to do with the rest."""
     rate = f" in {seconds_in_words(tally.elapsed_s)}" if tally.done else ""
     busy = ""

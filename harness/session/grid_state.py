@@ -148,17 +148,23 @@ def read_failures(folder: Path) -> dict[str, str]:
 
 
 def remember_failure(folder: Path, cell: Cell, reason: str) -> None:
-    """Adds a line to the failures."""
+    """Adds a line to the failures; one that finds no room there runs again, unasked."""
     entry = {"key": cell.key, "cell": cell.label, "reason": reason}
-    with (folder / FAILED).open("a", encoding="utf-8") as file:
+    with contextlib.suppress(OSError), (folder / FAILED).open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
 
 def remember_cells(folder: Path, cells: Sequence[Cell]) -> None:
-    """Writes down which cells the grid has, for `bench grid status`."""
+    """Writes down which cells the grid has, for `bench grid status`; UserError where there is no room for that."""
     part = folder / f"{CELLS}.tmp"
-    part.write_text("".join(f"{cell.digest}\t{int(cell.second)}\t{cell.label}\n" for cell in cells), encoding="utf-8")
-    part.replace(folder / CELLS)
+    lines = "".join(f"{cell.digest}\t{int(cell.second)}\t{cell.label}\n" for cell in cells)
+    try:
+        part.write_text(lines, encoding="utf-8")
+        part.replace(folder / CELLS)
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot be written ({error.strerror}): make room or give another --out; what is finished stays"
+        ) from None
 
 
 def read_cells(folder: Path) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import resource
 import signal
 import sys
@@ -94,10 +95,16 @@ def _run(cell: Cell, out: Path, stopped: Callable[[], bool]) -> tuple[str, str, 
     except Interrupted:
         return "interrupted", "", ""
     except (RunFailed, *USER_ERRORS) as error:
-        return "failed", "", str(error)
+        return "failed", "", _of_any_cell(str(error), place_of(out, cell.second))
     except Exception as error:
         return "failed", "", f"{type(error).__name__}: {error}"
     return finished.status, str(finished.path), str(finished.manifest.get("reason") or "")
+
+
+def _of_any_cell(reason: str, out: Path) -> str:
+    """A reason without the run's own directory, so that cells that fail alike are told as one; a grid recovers none."""
+    reason = re.sub(r", then `bench recover [^`]*`", "", reason)
+    return re.sub(rf"{re.escape(str(out))}/\S+?-r\d+(\.partial)?", "its directory", reason)
 
 
 @functools.lru_cache(maxsize=4)

@@ -1,6 +1,6 @@
 """How well a grid of virtual cells uses the cores, and how long the scan of finished ones takes.
 
-python tests/bench/grid.py [--cells 1000] [--finished 100000]
+python tests/bench/grid.py [--cells 1000] [--requests 50 1000] [--finished 100000]
 """
 
 from __future__ import annotations
@@ -89,10 +89,11 @@ def scan(folder: Path, finished: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cells", type=int, default=1000)
+    parser.add_argument("--requests", type=int, nargs="+", default=[50, 1000])
     parser.add_argument("--finished", type=int, default=100_000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-grid-") as folder:
-        for requests in (50, 1000):
+        for requests in options.requests:
             if options.cells:
                 run_cells(Path(folder), options.cells, requests)
         if options.finished:

@@ -220,8 +220,16 @@ def test_a_boards_values_are_the_means_of_the_summaries(open_page: Opener, site:
         told = [json.loads((site / f"runs/{one}/summary.json").read_text())["metrics"] for one in repeats]
         for key in ("output_throughput", "goodput", "ttft_s", "ttft_s.p99"):
             name, _, statistic = key.partition(".")
-            mean = sum(one[name].get(statistic or "value", one[name].get("mean")) for one in told) / 2
+            # A closed loop's table leaves out start and end.
             cell = row.locator(f"td[data-metric='{key}']")
+            if not cell.count():
+                name = f"{name}_steady"
+                cell = row.locator(f"td[data-metric='{name}{'.' if statistic else ''}{statistic}']")
+            values = [one[name].get(statistic or "value", one[name].get("mean")) for one in told]
+            if None in values:
+                assert cell.get_attribute("data-value") == ""
+                continue
+            mean = sum(values) / 2
             assert float(cell.get_attribute("data-value") or "nan") == pytest.approx(mean, rel=1e-9)
             shown_text = cell.inner_text().splitlines()[0]
             assert value_of(shown_text) == pytest.approx(mean, rel=6e-3)

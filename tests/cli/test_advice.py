@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.commands import RUN, Bench
+from tests.support.commands import ONCE, RUN, Bench
 
-SMALL = ("run", "--gpu", "l40s", "--workload", "synthetic:mu_l=64,mu_o=16", "--requests", "60", "--concurrency", "8")
+SMALL = (
+    *("run", "--gpu", "l40s", "--workload", "synthetic:mu_l=64,mu_o=16", *ONCE),
+    *("--requests", "60", "--concurrency", "8"),
+)
 
 
 @pytest.mark.parametrize(

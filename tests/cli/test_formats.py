@@ -8,7 +8,17 @@ import json
 
 import pytest
 
-from tests.support.commands import RUN, Bench
+from tests.support.commands import RUN, Bench, bench_in
+from tests.support.warm import Warm
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Bench:
+    """`bench` where the runs of two policies lie in `made`."""
+    bench = bench_in(tmp_path_factory.mktemp("formats"), warm)
+    done = bench(*RUN, "--policy", "v1,eb:k=8", "--out", "made")
+    assert done.code == 0, done.err
+    return bench
 
 
 @pytest.mark.parametrize(
@@ -21,9 +31,8 @@ from tests.support.commands import RUN, Bench
     ],
     ids=["list", "show", "compare", "profit"],
 )
-def test_every_command_prints_csv_markdown_and_json(command: list[str], columns: set[str], bench: Bench) -> None:
-    made = bench(*RUN, "--policy", "v1,eb:k=8", "--out", "made")
-    assert made.code == 0, made.err
+def test_every_command_prints_csv_markdown_and_json(command: list[str], columns: set[str], made: Bench) -> None:
+    bench = made
     name, *options = command
     as_rows = list(csv.DictReader(io.StringIO(bench(name, "made", *options, "--format", "csv").out)))
     assert columns <= as_rows[0].keys()

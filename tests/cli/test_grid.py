@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 from tests.support.commands import BENCH, Bench, Serve
 from tests.support.grids import SMALL, assert_same_grids, runs_in
 from tests.support.partial_runs import wait_until
+
+# Eight cells.
+FEW = SMALL.replace('["l40s", "h200"]', '"l40s"')
 
 
 @pytest.fixture
@@ -48,6 +52,24 @@ def test_every_cell_runs_once_and_a_second_command_finds_nothing_to_do(bench: Be
     more = bench("grid", "grid.toml", "--out", "runs", "--json")
     assert (more.json["before"], more.json["done"]) == (16, 8)
     assert len(bench("list", "runs", "--json").json["runs"]) == 24
+
+
+def test_a_grid_goes_on_from_a_store_on_any_machine(bench: Bench, small: Path) -> None:
+    one_repeat = SMALL.replace("[8, 16]", "8").replace("repeat = 2", "repeat = 1")
+    (small / "grid.toml").write_text(one_repeat)
+    url = f"file://{small}/store"
+    first = bench("grid", "grid.toml", "--out", url)
+    assert first.code == 0, first.err
+    assert f"bench site build --results {url}, bench compare and bench list read what is there" in first.out
+    assert bench("grid", "status", "--out", url).out == "finished: 4 of 4 cells finished, 0 failed, 0 left\n"
+    # Another machine has nothing of what is kept here.
+    shutil.rmtree(small / "cache" / "stores")
+    (small / "grid.toml").write_text(one_repeat.replace('"l40s", ', '"l40s", "b300", '))
+    other = bench("grid", "grid.toml", "--out", url, "--json")
+    assert (other.json["before"], other.json["done"]) == (4, 2)
+    listed = bench("list", url, "--json")
+    assert len({run["digest"] for run in listed.json["runs"]}) == len(listed.json["runs"]) == 6
+    assert not (small / "file:").exists()
 
 
 def test_a_failing_cell_stops_no_other_and_is_told_at_the_end(bench: Bench, small: Path) -> None:
@@ -110,7 +132,7 @@ def started(directory: Path, out: str) -> subprocess.Popen[str]:
 
 
 def test_ctrl_c_ends_readably_and_the_same_command_goes_on(bench: Bench, small: Path) -> None:
-    (small / "grid.toml").write_text(SMALL.replace("requests = 60", "requests = 4000"))
+    (small / "grid.toml").write_text(FEW.replace("requests = 60", "requests = 4000"))
     with started(small, "runs") as process:
         wait_until(lambda: list((small / "runs").rglob("*.partial/run.json")), process)
         running = bench("grid", "status", "--out", "runs", "--json")
@@ -127,11 +149,12 @@ def test_ctrl_c_ends_readably_and_the_same_command_goes_on(bench: Bench, small: 
     assert stopped.json["left"] > 0
     resumed = bench("grid", "grid.toml", "--out", "runs", "--json")
     assert resumed.code == 0, resumed.err
-    assert resumed.json["before"] + resumed.json["done"] == len(runs_in(small / "runs")) == 16
+    assert resumed.json["before"] + resumed.json["done"] == len(runs_in(small / "runs")) == 8
 
 
 def test_kill_9_at_any_time_leaves_what_a_resume_ends_as_if_nothing_had_been(bench: Bench, small: Path) -> None:
     """`make soak` has 100 rounds; a round kills after the next one to three runs have begun."""
+    (small / "grid.toml").write_text(FEW)
     rounds = int(os.environ.get("BENCH_GRID_KILLS", "2"))
     assert bench("grid", "grid.toml", "--out", "whole").code == 0
     for number in range(rounds):

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import RUN, Bench, bench_in
+from tests.support.warm import Warm
 
 PRICES = ("--price-in", "0.1/M", "--price-out", "0.4/M", "--gpu-hour", "1.5")
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, Path]:
+def runs(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> tuple[Bench, Path]:
     directory = tmp_path_factory.mktemp("profit")
-    bench = bench_in(directory)
-    done = bench(*RUN, "--policy", "v1,eb:k=8", "--alpha", "100", "--repeat", "1", "--out", "runs")
+    bench = bench_in(directory, warm)
+    done = bench(*RUN, "--policy", "v1,eb:k=8", "--alpha", "100", "--out", "runs")
     assert done.code == 0, done.err
     assert "gaps, tokens" in done.out
     assert "> 100" in done.out

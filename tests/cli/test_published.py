@@ -11,15 +11,14 @@ from pathlib import Path
 
 from harness.runs.run import find_runs
 from harness.runs.tables import DIGESTS
-from tests.support.commands import Bench, bench_in
+from tests.support.commands import Bench
 from tests.support.places import ROOT
 
 RESULTS = ROOT / "results"
 SAMPLE = 6
 
 
-def test_published_runs_may_be_published(tmp_path: Path) -> None:
-    bench: Bench = bench_in(tmp_path)
+def test_published_runs_may_be_published(bench: Bench, tmp_path: Path) -> None:
     for name in ("cpu", "cpu-tiny", "published"):
         shutil.copytree(RESULTS / name, tmp_path / "results" / name)
     # Whoever built a site has made the tables, which git does not keep.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.commands import RUN, bench_in
+from tests.support.commands import RUN, Bench
 
 GRID = """
 engine = "simulated"
@@ -18,8 +18,7 @@ policy = ["v1", "v0", "adaptive"]
 """
 
 
-def test_regret_of_runs_and_of_a_grid(tmp_path: Path) -> None:
-    bench = bench_in(tmp_path)
+def test_regret_of_runs_and_of_a_grid(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "grid.toml").write_text(GRID)
     first = bench("regret", "grid.toml", "--out", "cells", "--hindsight", "v1,v0")
     assert first.code == 0, first.err
@@ -39,8 +38,7 @@ def test_regret_of_runs_and_of_a_grid(tmp_path: Path) -> None:
     assert bench("regret", str(tmp_path / "nowhere")).code == 2
 
 
-def test_a_run_of_one_policy_regrets_nothing(tmp_path: Path) -> None:
-    bench = bench_in(tmp_path)
+def test_a_run_of_one_policy_regrets_nothing(bench: Bench) -> None:
     done = bench(*RUN, "--policy", "v1", "--out", "runs")
     assert done.code == 0, done.err
     shown = bench("regret", "runs", "--json")

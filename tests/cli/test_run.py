@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.commands import BENCH, RUN, Bench
+from tests.support.commands import BENCH, ONCE, RUN, Bench, bench_in
 from tests.support.partial_runs import wait_for_completed, wait_until
 
 METRICS = ("request_throughput", "output_throughput", "total_throughput", "ttft_s", "tpot_s", "itl_s", "e2el_s")
@@ -59,7 +59,9 @@ def test_a_twin_is_called_one(bench: Bench) -> None:
     assert bench(*run, "--json").json["runs"][0]["twin"] is True
 
 
-def test_the_same_seed_gives_the_same_numbers_and_the_next_other_ones(bench: Bench) -> None:
+def test_the_same_seed_gives_the_same_numbers_and_the_next_other_ones(tmp_path: Path) -> None:
+    # Processes with hash seeds of their own.
+    bench = bench_in(tmp_path)
     first, again, other = (
         bench(
             "run", "--gpu", "l40s", "--workload", "sharegpt", "--requests", "200", "--policy", "eb", "--rate", "40",
@@ -75,19 +77,24 @@ def test_the_same_seed_gives_the_same_numbers_and_the_next_other_ones(bench: Ben
 def test_several_of_everything_are_combined(bench: Bench) -> None:
     result = bench(
         "run", "--gpu", "l40s,h200", "--policy", "v1,eb:k=8,window=50", "--policy", "v0", "--workload", "sharegpt",
-        "--workload", "synthetic:mu_l=64,mu_o=32", "--requests", "60", "--slots", "16", "--alone",
-        "--json",
+        "--workload", "synthetic:mu_l=64,mu_o=32", "--requests", "60", "--slots", "16", *ONCE, "--json",
     )  # fmt: skip
     assert result.code == 0, result.err
     runs = result.json["runs"]
-    assert len(runs) == 2 * 3 * 2 * 5, "policies are compared five times where they are simulated"
+    assert len(runs) == 2 * 3 * 2
     assert {run["policy"] for run in runs} == {"v1", "eb:k=8,window=50", "v0"}
+
+
+def test_policies_are_compared_five_times_where_they_are_simulated(bench: Bench) -> None:
+    command = ("run", "--gpu", "l40s", "--policy", "v1,v0", "--workload", "synthetic:mu_l=64,mu_o=32")
+    result = bench(*command, "--requests", "60", "--slots", "16", "--alone", "--json")
+    assert sorted(run["repeat"] for run in result.json["runs"]) == sorted([*range(5)] * 2)
 
 
 def test_lists_of_slots_and_workloads_are_compared_each_by_itself(bench: Bench) -> None:
     result = bench(
         "run", "--gpu", "l40s", "--policy", "v1,v0", "--workload", "sharegpt,lmsys", "--slots", "16,32", "--requests",
-        "60", "--concurrency", "40", "--alone",
+        "60", "--concurrency", "40", *ONCE,
     )  # fmt: skip
     assert result.code == 0, result.err
     for heading in ("sharegpt on l40s: ", "lmsys [lmsys (twin)] on l40s: "):
@@ -158,7 +165,7 @@ def test_a_request_too_long_for_the_cache_fails_by_name_and_the_run_goes_on(benc
     rows.append('{"id": "last", "prompt_tokens": 30, "output_tokens": 7}')
     trace.write_text("\n".join(rows))
     result = bench("run", "--gpu", "l40s", "--policy", "v1,v0,eb,ebplus", "--workload", f"file:{trace}",
-                   "--kv-tokens", "1024", "--json")  # fmt: skip
+                   "--kv-tokens", "1024", *ONCE, "--json")  # fmt: skip
     assert result.code == 0, result.err
     for run in result.json["runs"]:
         assert run["counts"]["requests"] == 3
@@ -179,7 +186,7 @@ def test_an_empty_trace_is_said(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_leaves_a_readable_interrupted_run(bench: Bench, tmp_path: Path) -> None:
-    command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "400000"]
+    command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "100000"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         wait_for_completed(process, tmp_path)
         process.send_signal(signal.SIGINT)
@@ -199,7 +206,7 @@ def test_ctrl_c_leaves_a_readable_interrupted_run(bench: Bench, tmp_path: Path) 
 
 
 def test_under_nohup_a_hang_up_ends_nothing(tmp_path: Path) -> None:
-    command = ["nohup", BENCH, *RUN, "--policy", "v1", "--requests", "20000"]
+    command = ["nohup", BENCH, *RUN, "--policy", "v1", "--requests", "10000"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         wait_until(lambda: any(tmp_path.glob("runs/*/*/*/*/*.partial/requests.arrows")), process)
         process.send_signal(signal.SIGHUP)
@@ -207,7 +214,7 @@ def test_under_nohup_a_hang_up_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_kill_9_leaves_what_bench_recover_makes_readable(bench: Bench, tmp_path: Path) -> None:
-    command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "400000"]
+    command = [BENCH, "run", "--gpu", "h200", "--policy", "v1", "--workload", "sharegpt", "--requests", "100000"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         wait_for_completed(process, tmp_path)
         process.kill()

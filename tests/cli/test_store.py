@@ -57,7 +57,7 @@ def test_what_cannot_be_read_there_is_a_line(bench: Bench, s3: dict[str, str], m
         monkeypatch.setenv(name, value)
     missing = bench("list", "s3://no-such-bucket/x")
     assert (missing.code, missing.out) == (2, "")
-    assert missing.err.startswith("bench: s3://no-such-bucket/x: nothing there: ")
+    assert missing.err.startswith("bench: s3://no-such-bucket/x: no whole run there ")
     assert missing.err.count("\n") == 1
 
 

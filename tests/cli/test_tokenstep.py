@@ -9,7 +9,10 @@ import pytest
 
 from tests.support.commands import Bench
 
-RUN = ("run", "--gpu", "l40s", "--engine", "tokenstep", "--workload", "sharegpt", "--requests", "300", "--slots", "16")
+RUN = (
+    *("run", "--gpu", "l40s", "--engine", "tokenstep", "--workload", "sharegpt", "--requests", "300", "--slots", "16"),
+    *("--repeat", "1"),
+)
 POLICIES = "fcfs,sjf,ljf,isjl:alpha=100,isjl-best:alpha=100,isjl-paper:alpha=100"
 
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.commands import BENCH, Bench, bench_in
 from tests.support.grids import assert_same_grids, runs_in
 from tests.support.partial_runs import wait_until
+from tests.support.places import ROOT
 
 pytest.importorskip("ray", reason="pip install 'schedbench[ray]'")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -93,6 +95,15 @@ def test_a_node_with_another_bench_is_refused_by_name(cluster: Any, bench: Bench
     assert "has bench 0.2.0" in done.stderr
     assert "here is 0.0.9" in done.stderr
     assert not list((tmp_path / "there").rglob("run.json"))
+
+
+def test_the_file_for_rays_launcher_has_its_form() -> None:
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    spot = yaml.safe_load((ROOT / "examples" / "cluster" / "spot.yaml").read_text())
+    validate_config(prepare_config(spot))
+    with pytest.raises(Exception, match="'many' is not of type 'integer'"):
+        validate_config(prepare_config(spot | {"max_workers": "many"}))
 
 
 def test_no_cluster_is_a_line(bench: Bench, tmp_path: Path) -> None:

@@ -52,6 +52,11 @@ def bench_in(directory: Path, warm: Warm | None = None) -> Bench:
     return call
 
 
-RUN = ("run", "--gpu", "l40s", "--workload", "sharegpt", "--requests", "300", "--concurrency", "200", "--slots", "64")
+# One run a policy under one cost model: the defaults of repeats and of models beside are for answers, not for tests.
+ONCE = ("--repeat", "1", "--alone")
+RUN = (
+    *("run", "--gpu", "l40s", "--workload", "sharegpt", "--requests", "300", "--concurrency", "200", "--slots", "64"),
+    *ONCE,
+)
 # Of a server's requests so few and short that they take no time.
 ENDPOINT_RUN = ("run", "--workload", "sharegpt:output_cap=8", "--requests", "60", "--concurrency", "10")

@@ -150,7 +150,7 @@ def select(trace: Trace, requests: int | None, seed: int, order: str = "file") -
     if timestamp is not None:
         timestamp = timestamp - timestamp[0]
         if timestamp.min() < 0:
-            notes.append("the window wraps round the trace's end: it has no timestamps")
+            notes.append("the window wraps round the trace's end, so its arrival times are left out")
             timestamp = None
     if notes:
         source["notes"] = notes

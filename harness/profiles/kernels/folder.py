@@ -20,6 +20,8 @@ from workloads.core.reading import open_regular
 DENSE, ATTENTION, SEQUENCES, EXPERTS = "dense.csv", "attention.csv", "per_sequence.csv", "moe.csv"
 # Layers of dense.csv that a step runs once; the others run in every layer of the model.
 ONCE = ("embedding", "final_layernorm")
+# Matrices that no step goes without; where moe.csv has experts, they stand for the last two.
+MATRICES, FEED_FORWARD, HEAD = ("qkv_proj", "o_proj"), ("gate_up_proj", "down_proj"), ("lm_head",)
 
 
 def from_folder(folder: Path, layers: int, host_s: float, decode_s: float) -> Kernels:
@@ -27,14 +29,14 @@ def from_folder(folder: Path, layers: int, host_s: float, decode_s: float) -> Ke
 
     The tables are of one GPU's part of the model. Experts are measured with the most that tokens can activate.
     """
-    dense, sequences = (
-        _curves(folder / name, columns) for name, columns in ((DENSE, "tokens"), (SEQUENCES, "sequences"))
-    )
+    experts = (folder / EXPERTS).is_file()
+    dense = _curves(folder / DENSE, "tokens", MATRICES if experts else (*MATRICES, *FEED_FORWARD))
+    sequences = _curves(folder / SEQUENCES, "sequences", HEAD)
     tokens = captured(np.arange(1, MOST_TOKENS + 1, dtype=np.float64))
     body = np.zeros(len(tokens))
     for name, curve in dense.items():
         body += (1 if name in ONCE else layers) * curve.at(tokens)
-    if (folder / EXPERTS).is_file():
+    if experts:
         body += layers * _experts(folder / EXPERTS).at(tokens)
     served = np.arange(1, MOST_SEQUENCES + 1, dtype=np.float64)
     head = np.sum([curve.at(served) for curve in sequences.values()], axis=0)
@@ -66,13 +68,21 @@ def _experts(path: Path) -> Curve:
     return _curve(path, "experts", slowest)
 
 
-def _curves(path: Path, size: str) -> dict[str, Curve]:
+def _curves(path: Path, size: str, needed: tuple[str, ...]) -> dict[str, Curve]:
+    """The layers of a table; UserError where a needed one lacks, or one ends before the others."""
     points: dict[str, dict[float, float]] = {}
     for number, (layer, sizes, time_us) in enumerate(_rows(path, ("layer", size, "time_us")), 2):
         points.setdefault(layer, {})[_number(path, number, sizes)] = _number(path, number, time_us) * 1e-6
-    if not points:
-        raise UserError(f"{spelled(path)}: no layers in it: measure again")
-    return {layer: _curve(path, layer, found) for layer, found in points.items()}
+    curves = {layer: _curve(path, layer, found) for layer, found in points.items()}
+    if lacking := [layer for layer in needed if layer not in points]:
+        raise UserError(f"{spelled(path)}: no {', '.join(lacking)} in it, and no step goes without: measure again")
+    longest = max(float(curve.x[-1]) for curve in curves.values())
+    for layer, curve in curves.items():
+        if curve.x[-1] < longest:
+            raise UserError(
+                f"{spelled(path)}: {layer} ends at {curve.x[-1]:g} {size}, others at {longest:g}: measure the rest"
+            )
+    return curves
 
 
 def _curve(path: Path, what: str, points: dict[float, float]) -> Curve:

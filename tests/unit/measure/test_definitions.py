@@ -104,6 +104,23 @@ def test_the_steady_window_holds_nine_tenths_of_the_peak() -> None:
     assert metrics["output_throughput_steady"]["value"] == pytest.approx(tokens)
 
 
+def test_a_closed_loop_of_some_waves_is_measured_between_its_first_and_its_last() -> None:
+    # Two in flight, each for 2 s: sends at 0, 0, 2, 2, 4, 4, 6 and 6 s. All tokens but the first come at the end.
+    rows = [
+        request(n, at=n // 2 * 2, first_token_s=n // 2 * 2 + 1, last_token_s=n // 2 * 2 + 2.0, done_s=n // 2 * 2 + 2.0)
+        for n in range(8)
+    ]
+    told = summarise(table_of(REQUESTS, rows), None, dataclasses.replace(SPEC, arrival="closed:concurrency=2"), True)
+    assert (told["window"]["start_s"], told["window"]["end_s"]) == (2.0, 6.0)
+    assert told["window"]["rule"].endswith("in flight, without the first wave and the last")
+    assert told["metrics"]["request_throughput_steady"]["value"] == pytest.approx(4 / 4)
+    # Two waves have nothing between the first and the last.
+    rows = rows[:4]
+    told = summarise(table_of(REQUESTS, rows), None, dataclasses.replace(SPEC, arrival="closed:concurrency=2"), True)
+    assert (told["window"]["start_s"], told["window"]["end_s"]) == (0.0, 4.0)
+    assert told["window"]["rule"].endswith("in flight")
+
+
 def test_an_open_loop_has_no_steady_window() -> None:
     # Its peak is the arrivals' doing: the rate within it would be above what was ever served.
     found = summary([request(n, at=n * 0.5) for n in range(50)])

@@ -13,13 +13,16 @@ import pytest
 from scipy import stats
 
 from harness.pages.answers import GAIN, KEEP, NOTHING, answer_of, ranks_of, twins_of
-from harness.pages.boards import Board, MetricMean, board_key
+from harness.pages.boards import Board, board_key
+from harness.pages.facets import settings_words
 from harness.pages.front import superseded
 from harness.pages.numbers import load_words
 from harness.pages.pareto import ParetoPoint, pareto_chart, with_front
 from harness.pages.reported import ReportedChange, reported_changes
 from harness.pages.site import Site
+from harness.pages.tradeoff import tradeoff_charts
 from harness.pages.traffic import BUSY, LIGHT, SATURATED, load_of
+from harness.pages.values import MetricMean
 from harness.runs.run import gpu_name
 from harness.runs.schema import KINDS
 from tests.support.runfactory import SPEC, toy_run, write_run
@@ -53,6 +56,26 @@ def test_arms_are_ranked_by_output_tokens_and_what_is_invalid_stands_below(tmp_p
     assert board.arms[1].changes == {}
     assert {one.word for one in board.arms[-1].changes.values()} == {"not compared: INVALID"}
     assert "INVALID" in (board.arms[-1].refusal or "")
+
+
+def test_pages_show_the_rows_that_the_terminal_has_its_words_on(tmp_path: Path) -> None:
+    for policy, speed in (("v1", 1.0), ("eb", 2.0)):
+        write_arm(tmp_path / "results", policy, speed, arrival="closed:concurrency=8")
+    board = only_board(site(tmp_path))
+    assert (board.steady, board.row("ttft_s.p99")) == (True, "ttft_s_steady.p99")
+    # One run an arm gets no word: the row that would decide is the same.
+    assert board.rate == "output_throughput_steady"
+    assert "start and end left out" in settings_words(board)
+    (chart, _) = tradeoff_charts(board)
+    assert chart.rows[0][2] == board.arms[0].values["output_throughput_steady"].mean
+    assert next(point for point in pareto_chart([board]).rows if point[0] == "eb")[6] == chart.rows[0][2]
+
+
+def test_a_load_that_changes_by_plan_is_shown_whole(tmp_path: Path) -> None:
+    write_arm(tmp_path / "results", "v1", arrival="closed:concurrency=8", workload="drift:distribution")
+    board = only_board(site(tmp_path))
+    assert "ttft_s_steady" in board.arms[0].values
+    assert (board.steady, board.rate) == (False, "output_throughput")
 
 
 @pytest.mark.parametrize(

@@ -40,3 +40,16 @@ def test_what_prices_a_pair_on_the_fewest_gpus_that_hold_it(
     assert known.cost_models == models
     assert (known.auto in models) == (known.why_not is None)
     assert (known.mixed_call is None) == ("kernels" not in models)
+
+
+def test_why_a_pair_has_no_kernel_times() -> None:
+    known = coverage("a100", "google/gemma-7b")
+    assert (known.auto, known.why_not) == ("roofline", None)
+    assert known.no_kernels == (
+        "a100 / gemma-7b: no attention over heads of 256 with a bfloat16 cache was measured on this GPU"
+    )
+    assert coverage("h200", "google/gemma-7b").no_kernels is None
+    nothing = coverage("a100", "Qwen/Qwen3-32B-FP8")
+    assert nothing.why_not is not None
+    # Neither sends the user to the other.
+    assert nothing.why_not.endswith("measured on this GPU: take another GPU, or the model in bf16")

@@ -136,25 +136,38 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
 
 def test_a_folder_of_measured_layers_is_the_sum_of_them(tmp_path: Path) -> None:
     table(tmp_path / "attention.csv")
-    (tmp_path / "dense.csv").write_text(
-        "layer,tokens,time_us\nqkv_proj,1,10\nqkv_proj,1024,100\nembedding,1,2\nembedding,1024,2\n"
-    )
+    (tmp_path / "dense.csv").write_text(dense_table({"embedding": (2, 2)}))
     (tmp_path / "per_sequence.csv").write_text("layer,sequences,time_us\nlm_head,1,50\nlm_head,256,50\n")
     pair = load_pair("l40s", "Qwen3-8B")
     cost = pair.cost(f"kernels:{tmp_path}", Host(1e-3, 0.0))
     assert isinstance(cost, Kernels)
-    # One decode of context 256: 36 layers of a matrix and of attention, the embedding and the head once.
-    layers = 36 * (10 + microseconds(0, 0, 1, 256))
+    # One decode of context 256: 36 layers of four matrices and of attention, the embedding and the head once.
+    layers = 36 * (4 * 10 + microseconds(0, 0, 1, 256))
     assert cost.seconds(0, 0.0, 1, 256, 0) == pytest.approx(1e-6 * (layers + 2 + 50) + 1e-3, rel=1e-6)
     assert sorted(cost.about["tables"]) == ["attention.csv", "dense.csv", "per_sequence.csv"]
     for name, line, why in (
         ("dense.csv", "qkv_proj,2,0", r"dense\.csv, line 2: '0' must be a number above 0"),
         ("dense.csv", "qkv_proj,2,3", "qkv_proj has one size alone"),
         ("dense.csv", "qkv_proj,2", r"must be a CSV file of layer,tokens,time_us"),
+        ("dense.csv", "act_fn,1,3\nact_fn,64,3", "no qkv_proj, o_proj, gate_up_proj, down_proj in it"),
     ):
         (tmp_path / name).write_text(f"layer,tokens,time_us\n{line}\n")
         with pytest.raises(UserError, match=why):
             pair.cost(f"kernels:{tmp_path}")
+    (tmp_path / "dense.csv").write_text(dense_table() + "act_fn,1,3\nact_fn,64,3\n")
+    with pytest.raises(UserError, match="act_fn ends at 64 tokens, others at 1024"):
+        pair.cost(f"kernels:{tmp_path}")
+    (tmp_path / "dense.csv").write_text(dense_table())
+    (tmp_path / "per_sequence.csv").write_text("layer,sequences,time_us\nsampler,1,50\nsampler,256,50\n")
+    with pytest.raises(UserError, match=r"per_sequence\.csv: no lm_head in it"):
+        pair.cost(f"kernels:{tmp_path}")
+
+
+def dense_table(more: dict[str, tuple[float, float]] | None = None) -> str:
+    """dense.csv: each matrix of a layer takes 10 µs for one token and 100 for 1,024, and `more` what it says."""
+    layers = dict.fromkeys(("qkv_proj", "o_proj", "gate_up_proj", "down_proj"), (10.0, 100.0)) | (more or {})
+    lines = [f"{name},1,{low}\n{name},1024,{high}\n" for name, (low, high) in layers.items()]
+    return "".join(["layer,tokens,time_us\n", *lines])
 
 
 def test_tables_of_another_profiler_are_read_as_they_are() -> None:

@@ -155,7 +155,7 @@ def test_files_that_are_no_config(tmp_path: Path) -> None:
     for name, why in (("a.json", "not JSON"), ("b.json", "it holds no object")):
         with pytest.raises(UserError, match=why):
             read_model(str(tmp_path / name))
-    with pytest.raises(UserError, match=r"no model named 'no/such/file\.json'"):
+    with pytest.raises(UserError, match=r"no/such/file\.json: no such file: name the config\.json of a model"):
         read_model("no/such/file.json")
     for read in (read_model, find_model):
         with pytest.raises(UserError, match=r"no model named 'Qwen3-9B'; did you mean Qwen3-8B\?"):

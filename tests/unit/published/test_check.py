@@ -13,7 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.core.errors import UserError
+from harness.measure.measured import by_the_older_rule, measure
+from harness.measure.summary import summary_of
 from harness.published.check import check
+from harness.runs.run import load_run
 from tests.support.runfactory import SPEC, toy_run, write_run, write_toy
 
 
@@ -67,6 +70,18 @@ def test_an_edited_manifest_is_told(run: Path, change: Callable[[dict[str, Any]]
     assert len(found) == 1, found
     assert told in found[0]
     assert str(run.parents[4]) not in found[0]
+
+
+def test_a_summary_of_the_older_steady_window_is_held_against_that_window(run: Path) -> None:
+    told = load_run(run)
+    older = by_the_older_rule(measure(told.requests(), told.steps(), told.spec, closed_loop=True), told.spec)
+    assert older.window is not None
+    now = told.summary["window"]
+    assert (older.window.start, older.window.end) != (now["start_s"] * 1e9, now["end_s"] * 1e9)
+    (run / "summary.json").write_text(json.dumps(summary_of(older)))
+    assert lines(run) == []
+    edit(run / "summary.json", lambda one: one["metrics"]["output_throughput_steady"].update(value=1.0))
+    assert "output_throughput_steady.value is 1.0" in lines(run)[0]
 
 
 def test_a_summary_that_lacks_a_metric_of_today_is_told(run: Path) -> None:

@@ -54,6 +54,37 @@ def test_real_runs_are_as_the_page_says(fidelity: ModuleType, capsys: pytest.Cap
     assert [line for line in lines if line not in page()] == []
 
 
+def kernels(experiment: str, metric: str) -> tuple[str, str]:
+    """Median and mean of the errors of kernels, as the page has them."""
+    row = next(line for line in page() if line.startswith(f"| {experiment} | {metric} |"))
+    median, mean = row.split("|")[6].strip().split(" / ")
+    return median, mean
+
+
+def test_other_documents_quote_what_the_page_says() -> None:
+    """Figures that are made again in one place and quoted in others drift apart."""
+    limits = " ".join((ROOT / "docs/limits.md").read_text(encoding="utf-8").split())
+    median, mean = kernels("all of Qwen3-8B", "throughput")
+    assert f"is off by a median of {median} % ({mean} % in the mean)" in limits
+    of = [kernels("real workloads", metric)[0] for metric in ("throughput", "ttft", "tpot")]
+    assert f"by {of[0]} % in throughput, {of[1]} % in TTFT and {of[2]} % in TPOT" in limits
+    assert "are off by {} and {} %".format(*kernels("the same and Figure 3", "throughput")) in limits
+    signs = {
+        cells[1].strip(): cells[4].strip()
+        for cells in (line.split("|") for line in page())
+        if len(cells) == 8 and cells[2].strip() == "kernels" and " of " in cells[4]
+    }
+    held, clear = signs["throughput"].split(" of ")
+    assert f"of the {clear} above 5 points it has the sign of {held}" in limits
+    assert f"of changes of TTFT {signs['ttft']}, of TPOT {signs['tpot']}" in limits
+    for sentence in (line for line in page() if line.startswith("Where all three models agree")):
+        assert sentence.rsplit("sign in ", 1)[1].rstrip(".") in limits
+    validating = (ROOT / "docs/validating.md").read_text(encoding="utf-8").replace("−", "-")
+    for row in (line.split("|") for line in page() if line.startswith("| Llama-3.1-8B on an RTX PRO 6000")):
+        quoted = " | ".join(f"{cell.strip()} %" for cell in row[5:9])
+        assert quoted.replace("+0.0 %", "0.0 %") in validating
+
+
 def test_a_run_that_a_model_does_not_price_is_a_dash(fidelity: ModuleType) -> None:
     mixture = fidelity.Setup("h200", "v1", "sharegpt", 10, 4, 16, 2048, "Qwen/Qwen3-30B-A3B")
     assert fidelity.run(mixture, "roofline") is None

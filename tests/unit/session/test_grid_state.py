@@ -27,6 +27,7 @@ from harness.session.grid_state import (
 )
 from harness.session.grid_status import status_of, told_status
 from harness.session.grid_worker import run_cell
+from tests.support.disk import file_size_limit
 
 
 @pytest.fixture
@@ -130,6 +131,22 @@ def test_failed_cells_wait_until_they_are_asked_for(plan: Plan, tmp_path: Path) 
     assert status_of(tmp_path)["failed"] == 1
 
 
+def test_where_nothing_can_be_written_it_is_a_line_and_no_cell_is_lost(plan: Plan, tmp_path: Path) -> None:
+    with alone_in(tmp_path) as folder:
+        # As on a full disk: what is to be written cannot be opened.
+        (folder / "failed.jsonl").mkdir()
+        remember_failure(folder, plan.cells[0], "no room")
+        assert sum(map(len, resume(plan, tmp_path, retry_failed=False).units)) == 4
+        (folder / "finished.tsv").mkdir()
+        ran(plan, 0, tmp_path)
+        todo = resume(plan, tmp_path, retry_failed=False)
+        todo.index.write()
+        assert sum(map(len, todo.units)) == 3
+        (folder / "cells.tsv").mkdir()
+        with pytest.raises(UserError, match=r"cannot be written .*what is finished stays"):
+            remember_cells(folder, plan.cells)
+
+
 def test_one_grid_at_a_time_works_in_a_directory(tmp_path: Path) -> None:
     assert not is_running(tmp_path)
     with alone_in(tmp_path):
@@ -143,3 +160,16 @@ def test_one_grid_at_a_time_works_in_a_directory(tmp_path: Path) -> None:
 def test_a_directory_without_a_grid(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no grid was begun there"):
         status_of(tmp_path)
+
+
+def test_cells_that_find_no_room_fail_alike(plan: Plan, tmp_path: Path) -> None:
+    with file_size_limit(100):
+        outcomes = [run_cell(cell, tmp_path, lambda: False) for cell in plan.cells[:2]]
+    assert {outcome.status for outcome in outcomes} == {"failed"}
+    assert {outcome.reason for outcome in outcomes} == {
+        "its directory: cannot start a run there (File too large): give another --out"
+    }
+    with file_size_limit(9000):
+        reason = run_cell(plan.cells[0], tmp_path, lambda: False).reason
+    assert reason.startswith("its directory")
+    assert reason.endswith(": make room")
