@@ -13,7 +13,7 @@ from harness.measure.looks import share_of_look
 from harness.measure.measured import VIRTUAL_ENGINES
 from harness.measure.statistics import LONGEST_STAY
 from harness.report.alpha import common_alpha
-from harness.report.arms import pair_repeats
+from harness.report.arms import pair_repeats, without_broken
 from harness.report.comparable import (
     allowed,
     differences,
@@ -76,8 +76,8 @@ def compare(a_dirs: Sequence[Path], b_dirs: Sequence[Path], allow: Collection[st
     """Compare B's runs with A's, each arm the repeats of one spec, paired by `repeat` and seed.
 
     `allow` names what may differ besides the policy: fields of the spec, `trace`, `cost_model`,
-    `engine_version`, `kind`. UserError, differences named, for anything else that differs. INVALID runs and
-    runs of different kinds are shown and never ranked.
+    `engine_version`, `kind`. UserError, differences named, for anything else that differs. A repeat that is INVALID is
+    left out with its partner; arms of which nothing else is left, and runs of different kinds, are never ranked.
     """
     return compare_runs([load_run(path) for path in a_dirs], [load_run(path) for path in b_dirs], allow)
 
@@ -97,6 +97,7 @@ def compare_runs(
     """
     # The runs of a pair are measured for their stay and again for their metrics.
     reader = reader or RunReader(2)
+    a, b, left_out = without_broken(a, b)
     pairing = pair_repeats(a, b, allow)
     pairs = list(pairing.pairs)
     refuse_differences(pairs, allow)
@@ -130,6 +131,7 @@ def compare_runs(
         metrics = decide(rows, headline, replace(rules, share=share), kept, supports(pairs))
         phases = phase_rows(counted, reader, replace(rules, share=share))
     notes = [
+        left_out,
         *undeployable([a[0].spec, b[0].spec]),
         None
         if share == 1
