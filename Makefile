@@ -113,6 +113,7 @@ soak: engine .venv/dev
 	$(RUN)/pytest tests/cluster
 	# Fifteen parsers, together a million inputs; BENCH_FUZZ_SEED gives other ones.
 	BENCH_FUZZ_INPUTS=67000 $(RUN)/pytest tests/properties/test_fuzz.py --timeout=36000
+	BENCH_FAILED_WRITES=1000 $(RUN)/pytest tests/properties/test_failed_writes.py --timeout=3600
 	$(RUN)/python scripts/regret_grid.py build/regret.toml
 	$(RUN)/python scripts/regret_grid.py build/held-out.toml --held-out
 	for grid in regret held-out; do $(RUN)/bench regret build/$$grid.toml --out build/$$grid --across token_budget \
