@@ -6,23 +6,38 @@ PIP = $(RUN)/python -m pip --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup browser engine demo demo-vllm test test-vllm test-unit test-cli test-properties test-browser check static unit
-.PHONY: soak bench mutants clean
+.PHONY: soak bench mutants lock audit clean
 
 setup: .venv/ready
 
-.venv/ready: pyproject.toml constraints.txt
+.venv/ready: pyproject.toml requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "bench needs Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(PIP) install --quiet --no-compile -c constraints.txt -e .
+	$(PIP) install --quiet --no-compile --no-deps --require-hashes -r requirements.txt
+	$(PIP) install --quiet --no-compile --no-deps --no-build-isolation -e .
 	@touch $@
 
 # What only developers need comes when they need it, so that a first `make demo` is short: most files of the packages
 # are never imported, so none is compiled before it is.
-.venv/dev: .venv/ready
-	$(PIP) install --quiet --upgrade 'pip>=25.1'
-	$(PIP) install --quiet --no-compile -c constraints.txt --group dev
+.venv/dev: .venv/ready constraints.txt
+	sed -n '/^pip==/,/[^\\]$$/p' constraints.txt | $(PIP) install --quiet --upgrade --require-hashes -r /dev/stdin
+	$(PINNED) --group dev
 	@touch $@
+
+# Of what is named, the versions and hashes of both lists and nothing else.
+PINNED = $(PIP) install --quiet --no-compile --require-hashes -c requirements.txt -c constraints.txt
+
+# Both lists anew, for every system and Python: what bench itself needs, and what its extras, tests and tools need besides.
+LOCK = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+lock:
+	printf 'hatchling\neditables\n' | $(LOCK) pyproject.toml - -o requirements.txt
+	echo pip | $(LOCK) pyproject.toml - --all-extras --group dev --group mutants -c requirements.txt \
+	    $$(sed -n 's/^\([a-z0-9._-]*\)==.*/--no-emit-package \1/p' requirements.txt) -o constraints.txt
+
+# Known weaknesses of what is pinned. Where no advisory database is in reach, this says so and fails.
+audit:
+	pip-audit --strict --disable-pip --no-deps -r requirements.txt -r constraints.txt
 
 # The main job: real ShareGPT lengths under two policies on a virtual L40S, five repeats, which is better, and a site.
 demo: setup
@@ -94,10 +109,11 @@ soak: engine .venv/dev
 	$(WITH_ENGINE) BENCH_CONFORMANCE_TRACES=2000 $(RUN)/pytest -s tests/conformance
 	$(WITH_ENGINE) BENCH_ENGINE_REQUESTS=2000 $(RUN)/pytest tests/engine/test_demo.py tests/engine/test_runs.py
 	BENCH_GRID_KILLS=100 $(RUN)/pytest tests/cli/test_grid.py -k kill --timeout=3600
-	$(PIP) install --quiet -c constraints.txt -e '.[ray]'
+	$(PINNED) ray
 	$(RUN)/pytest tests/cluster
 	# Fifteen parsers, together a million inputs; BENCH_FUZZ_SEED gives other ones.
 	BENCH_FUZZ_INPUTS=67000 $(RUN)/pytest tests/properties/test_fuzz.py --timeout=36000
+	BENCH_FAILED_WRITES=1000 $(RUN)/pytest tests/properties/test_failed_writes.py --timeout=3600
 	$(RUN)/python scripts/regret_grid.py build/regret.toml
 	$(RUN)/python scripts/regret_grid.py build/held-out.toml --held-out
 	for grid in regret held-out; do $(RUN)/bench regret build/$$grid.toml --out build/$$grid --across token_budget \
@@ -117,7 +133,7 @@ bench: .venv/dev
 
 # Which mutants of the code the tests notice; MODULE=measure/estimate for some, COUNT a module, another SEED.
 mutants: .venv/dev
-	$(PIP) install --quiet -c constraints.txt --group mutants
+	$(PINNED) --group mutants
 	$(RUN)/python scripts/mutants.py "$(MODULE)" --count $(or $(COUNT),8) --seed $(or $(SEED),1)
 
 clean:

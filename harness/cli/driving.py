@@ -6,19 +6,26 @@ from typing import Any
 
 import click
 
-from harness.cli.options import HERE, JSON
+from harness.cli.options import HERE, JSON, FiniteRange
+from harness.core.errors import UserError
 
 
 @click.command()
+@click.option("--rate", type=FiniteRange(0, min_open=True), help="Requests per second: say how many drivers it takes.")
+@click.option("--output-tokens", type=FiniteRange(1), help="With --rate: the mean length of an answer.")
 @JSON
-def doctor(as_json: bool) -> None:
+def doctor(rate: float | None, output_tokens: float | None, as_json: bool) -> None:
     """Measure for ten seconds what this machine can drive as a client; `bench run --url` warns beyond it."""
     import orjson
 
-    from harness.mock.doctor import examine, remember, report
+    from harness.mock.doctor import examine, needed, remember, report
 
+    if (rate is None) != (output_tokens is None):
+        raise UserError("--rate and --output-tokens go together: a rate in tokens decides how many drivers it takes")
     machine = examine()
     remember(machine)
+    if rate is not None and output_tokens is not None:
+        machine["needed"] = needed(machine, rate, output_tokens)
     if as_json:
         click.echo(orjson.dumps(machine))
         return

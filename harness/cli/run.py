@@ -74,6 +74,13 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
 )
 @click.option("--tp", type=_whole("tp"), default=DEFAULTS.tp, help="GPUs that share the model (tensor parallelism).")
 @click.option(
+    "--replicas",
+    type=_whole("replicas"),
+    default=DEFAULTS.replicas,
+    help="Simulated: engines behind one router, each with slots and KV of its own.",
+)
+@click.option("--router", type=click.Choice(CHOICES["router"]), help="With --replicas.  [default: least-loaded]")
+@click.option(
     "--slots",
     callback=several(_whole("slots")),
     default="1024",
@@ -225,7 +232,14 @@ def _no_address(_: click.Context, __: click.Parameter, host: str) -> str:
 @click.option(
     "--warmup", type=_whole("warmup"), default=DEFAULTS.warmup, help="Endpoint: requests before the run, not counted."
 )
-@click.option("--processes", type=_whole("processes"), default=DEFAULTS.processes, help="Endpoint: driving processes.")
+@click.option(
+    "--processes",
+    type=_whole("processes"),
+    default=DEFAULTS.processes,
+    help="Endpoint: driving processes, of each driver.",
+)
+@click.option("--drivers", type=_whole("drivers"), help="Endpoint: nodes of a Ray cluster that drive together.")
+@click.option("--address", metavar="A", help="With --drivers: auto, HOST:PORT or ray://HOST:10001.  [default: auto]")
 @click.option("--engine-python", envvar="BENCH_ENGINE_PYTHON", help="vllm, emulated: the Python that has vLLM.")
 @click.option(
     "--engine-args",

@@ -64,12 +64,13 @@ REQUESTS = pa.schema(
         ("event_tokens", pa.list_(pa.int64())),
         ("finish", NAMES),
         ("error", pa.string()),
+        ("replica", pa.int64()),  # which of several served it, from 0; null where there is one
     ]
 )
 
 # Columns that older runs do not have: null in them.
 LATER = frozenset(
-    {"cached_tokens", "event_tokens", "policy_own"}
+    {"cached_tokens", "event_tokens", "policy_own", "replica"}
     | {"cost_mixed_s", "cost_exclusive_s", "policy_z", "policy_probes", "policy_budget"}
 )
 
@@ -105,6 +106,7 @@ STEPS = pa.schema(
         ("policy_budget", pa.int64()),
         # Of a user's own policy: the columns that it declares, their names in the manifest (provenance.policy_columns).
         ("policy_own", pa.list_(pa.float64())),
+        ("replica", pa.int64()),  # whose step it is, as in REQUESTS
     ]
 )
 

@@ -35,6 +35,8 @@ class RunSpec:
     policies are told the step costs of another cost model than the run's, `policy_costs` names it.
     A policy in a user's file goes by its class and the first digits of the file's sha256 (`Mine@3f2a9c1b04de:k=8`);
     `policy_sha256` is all of that (hex), empty for a policy of the catalog.
+    `replicas` engines serve together, each on `tp` GPUs with slots, budget and KV cache of its own; `router` is the
+    rule by which each request goes to one of them, empty where there is one.
     """
 
     gpu: str
@@ -68,6 +70,8 @@ class RunSpec:
     host: str = ""
     policy_costs: str = ""
     policy_sha256: str = ""
+    replicas: int = 1
+    router: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON values, keys in the order of the fields."""

@@ -125,6 +125,10 @@ class Plan:
         """The open file, to hand to another process."""
         return self._fd
 
+    def contents(self) -> bytes:
+        """All bytes of the file, to be a plan elsewhere."""
+        return _pread(self._fd, os.fstat(self._fd).st_size, 0)
+
     def id(self, i: int) -> str:
         """The id of request `i`."""
         start = self._id_end[i - 1] if i else 0

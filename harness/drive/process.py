@@ -18,7 +18,9 @@ PIPE_BYTES = 1 << 20
 
 
 class Process:
-    """A driving process as its parent sees it."""
+    """A driving process as its parent sees it; `offset_ns` is how far its clock is ahead of the parent's."""
+
+    where = ""
 
     def __init__(self, config: dict[str, Any], plan_fd: int) -> None:
         read, write = os.pipe()
@@ -41,6 +43,7 @@ class Process:
         finally:
             os.close(write)
         self.read = read
+        self.offset_ns = 0
         self.frames = frames.Frames()
         self.ready = False
         self.ended = False
@@ -55,3 +58,18 @@ class Process:
         with contextlib.suppress(BrokenPipeError):
             stdin.write(f"{line}\n".encode())
             stdin.flush()
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self.popen.poll() is None:
+            self.popen.kill()
+
+    def close(self) -> None:
+        """Let go of its pipes and see it end; one that still drives is killed."""
+        os.close(self.read)
+        if not self.ended:
+            self.kill()
+        with contextlib.suppress(BrokenPipeError):
+            if self.popen.stdin is not None:
+                self.popen.stdin.close()
+        self.popen.wait()

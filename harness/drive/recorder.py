@@ -38,7 +38,7 @@ class Recorder:
         self._t0_ns = 0
         self._error: BaseException | None = None
         self._recording = threading.Lock()
-        self._payloads: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._payloads: queue.SimpleQueue[tuple[bytes, int] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recorder")
 
     def start(self, t0_ns: int) -> None:
@@ -46,10 +46,10 @@ class Recorder:
         self._t0_ns = t0_ns
         self._thread.start()
 
-    def put(self, payload: bytes) -> None:
-        """Record a RESULTS frame; raises what the sink has raised before."""
+    def put(self, payload: bytes, offset_ns: int = 0) -> None:
+        """Record a RESULTS frame stamped by a clock that is `offset_ns` ahead; raises what the sink raised before."""
         self.check()
-        self._payloads.put(payload)
+        self._payloads.put((payload, offset_ns))
 
     def check(self) -> None:
         """Raise what the sink has raised."""
@@ -65,8 +65,8 @@ class Recorder:
         with contextlib.suppress(AttributeError, OSError):
             os.sched_setscheduler(self._thread.native_id or 0, os.SCHED_OTHER, os.sched_param(0))
         with contextlib.suppress(queue.Empty):
-            while (payload := self._payloads.get_nowait()) is not None:
-                self._record(payload)
+            while (put := self._payloads.get_nowait()) is not None:
+                self._record(*put)
         self._payloads.put(None)
         self._thread.join()
 
@@ -75,18 +75,18 @@ class Recorder:
         # tokens arrive. An idle thread is put off its core at once; its rows wait in the queue meanwhile.
         with contextlib.suppress(AttributeError, OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        while (payload := self._payloads.get()) is not None:
-            self._record(payload)
+        while (put := self._payloads.get()) is not None:
+            self._record(*put)
 
-    def _record(self, payload: bytes) -> None:
+    def _record(self, payload: bytes, offset_ns: int) -> None:
         try:
             with self._recording:
                 if self._error is None:
-                    self._take(list(frames.unpack(payload)))
+                    self._take(list(frames.unpack(payload)), offset_ns)
         except BaseException as error:  # raised again where the run is watched
             self._error = error
 
-    def _take(self, results: list[Result]) -> None:
+    def _take(self, results: list[Result], offset_ns: int) -> None:
         planned = self._plan.columns["prompt_tokens"]
         for result in results:
             self.recorded += 1
@@ -102,4 +102,4 @@ class Recorder:
                 self.errors[result.error.partition(":")[0].partition(" ")[0]] += 1
             if result.prompt_tokens is not None and result.prompt_tokens != planned[result.place]:
                 self.prompt_tokens_off += 1
-        self._sink(request_batch(results, self._plan, self._t0_ns))
+        self._sink(request_batch(results, self._plan, self._t0_ns + offset_ns))

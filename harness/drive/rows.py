@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from harness.core.records import REQUESTS
+from harness.core.records import REQUESTS, to_batch
 from harness.drive.plan import NONE, Plan
 from harness.drive.settings import Result
 
@@ -61,11 +61,10 @@ def request_batch(results: Sequence[Result], plan: Plan, t0_ns: int) -> pa.Recor
         "last_token_s": seconds(last, has_tokens),
         "done_s": of_results("done_ns"),
         "output_tokens": pa.array([result.output_tokens for result in results], pa.int64()),
-        "preemptions": pa.nulls(len(results), pa.int64()),
-        "cached_tokens": pa.nulls(len(results), pa.int64()),
+        "preemptions": None,
         "token_gaps_s": pa.ListArray.from_arrays(pa.array(gap_starts, pa.int32()), pa.array(gaps / 1e9)),
         "event_tokens": pa.array([result.tokens for result in results], REQUESTS.field("event_tokens").type),
         "finish": pa.array([result.finish for result in results], pa.string()).cast(REQUESTS.field("finish").type),
         "error": pa.array([result.error for result in results], pa.string()),
     }
-    return pa.RecordBatch.from_arrays([columns[name] for name in REQUESTS.names], schema=REQUESTS)
+    return to_batch(columns, REQUESTS, len(results))

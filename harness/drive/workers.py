@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import selectors
@@ -18,6 +17,8 @@ import pyarrow as pa
 from harness.core.errors import RunFailed, UserError
 from harness.drive import frames
 from harness.drive.endpoint import Endpoint
+from harness.drive.host_clock import Reading
+from harness.drive.hosts import Away, Hosts
 from harness.drive.plan import Plan, Planned
 from harness.drive.process import PIPE_BYTES, Process
 from harness.drive.recorder import Recorder
@@ -25,6 +26,8 @@ from harness.drive.settings import Settings
 
 # From the last process being ready to the run's start.
 _HEADSTART_NS = 20_000_000
+# The same where other hosts have to hear of it first.
+_HEADSTART_AWAY_NS = 500_000_000
 _POLL_S = 0.1
 # What a stopped process may take to end before it is killed.
 _STOP_S = 5.0
@@ -71,6 +74,7 @@ def drive(
     sink: Callable[[pa.RecordBatch], None],
     *,
     processes: int = 1,
+    hosts: Hosts | None = None,
     progress: Callable[[Snapshot], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
     started: Callable[[int], None] | None = None,
@@ -79,12 +83,14 @@ def drive(
 
     `sink` is called in a thread of its own. `stopped` is asked ten times a second: True sends nothing more
     and records what is in flight as `cancelled`. The shares of several processes are by session or row, so a
-    closed loop's slots are divided among them. `started` is told the run's start, ns of the monotonic clock.
+    closed loop's slots are divided among them. With `hosts` their processes drive, and none here. `started` is
+    told the run's start, ns of the monotonic clock.
     UserError where the server cannot be reached; what `sink` raises ends the run.
     """
     plan = Plan.write(requests)
+    processes = processes if hosts is None else hosts.count
     processes = max(1, min(processes, len(plan), settings.concurrency or len(plan)))
-    crew = _Crew(plan, endpoint, settings, processes, sink)
+    crew = _Crew(plan, endpoint, settings, processes, sink, hosts)
     try:
         crew.start()
         crew.watch(progress, stopped, started)
@@ -106,13 +112,16 @@ class _Crew:
         settings: Settings,
         processes: int,
         sink: Callable[[pa.RecordBatch], None],
+        hosts: Hosts | None = None,
     ) -> None:
         self._plan = plan
         self._endpoint = endpoint
         self._settings = settings
         self._count = processes
         self.recorder = Recorder(plan, sink)
-        self._crew: list[Process] = []
+        self._crew: list[Process | Away] = []
+        self._hosts = hosts
+        self._clocks: list[Reading] = []
         self._selector = selectors.DefaultSelector()
         self._t0_ns = 0
         self._outcome = Outcome(notes=endpoint.notes())
@@ -122,8 +131,8 @@ class _Crew:
     def start(self) -> None:
         """Start the processes and, when all have their connections, the run."""
         shares = _divide(self._settings.concurrency, self._count)
-        for worker, share in enumerate(shares):
-            config = {
+        configs = [
+            {
                 "plan_fd": self._plan.fileno(),
                 "plan_shape": self._plan.shape,
                 "worker": worker,
@@ -131,8 +140,15 @@ class _Crew:
                 "endpoint": dataclasses.asdict(self._endpoint),
                 "settings": dataclasses.asdict(self._settings) | {"concurrency": share},
             }
-            process = Process(config, self._plan.fileno())
-            self._crew.append(process)
+            for worker, share in enumerate(shares)
+        ]
+        if self._hosts is not None:
+            self._clocks = self._hosts.read_clocks()
+            self._crew += self._hosts.seats(self._plan, configs, self._clocks)
+        else:
+            for config in configs:
+                self._crew.append(Process(config, self._plan.fileno()))
+        for process in self._crew:
             self._selector.register(process.read, selectors.EVENT_READ, process)
 
     def watch(
@@ -146,10 +162,11 @@ class _Crew:
             for key, _ in self._selector.select(_POLL_S):
                 self._read(key.data)
             if not self._t0_ns and all(process.ready for process in self._crew):
-                self._t0_ns = time.monotonic_ns() + _HEADSTART_NS
+                headstart_ns = _HEADSTART_NS if self._hosts is None else _HEADSTART_AWAY_NS
+                self._t0_ns = time.monotonic_ns() + headstart_ns
                 self.recorder.start(self._t0_ns)
                 for process in self._crew:
-                    process.say(f"go {self._t0_ns}")
+                    process.say(f"go {self._t0_ns + process.offset_ns}")
                 if started is not None:
                     started(self._t0_ns)
             self.recorder.check()
@@ -158,7 +175,7 @@ class _Crew:
                 self._stop()
             if self._stop_at is not None and time.monotonic() > self._stop_at:
                 for process in self._crew:
-                    process.popen.kill()
+                    process.kill()
             if progress is not None and self._t0_ns:
                 progress(self._snapshot())
 
@@ -199,7 +216,14 @@ class _Crew:
             "echoed": recorder.echoed,
             "foreign": recorder.foreign,
             "max_lag_s": max(state.get("max_lag_s", 0.0) for state in states),
+            **({} if self._hosts is None else self._hosts.told(self._clocks, self._clocks_after(), states)),
         }
+
+    def _clocks_after(self) -> list[Reading]:
+        """The hosts' clocks again; of hosts of which one was lost as they were."""
+        assert self._hosts is not None
+        lost = any(process.final is None for process in self._crew)
+        return self._clocks if lost else self._hosts.read_clocks()
 
     def _status(self, states: list[dict[str, Any]]) -> tuple[str, str | None]:
         """How the run ended, and why where it is not complete."""
@@ -216,19 +240,13 @@ class _Crew:
         self.recorder.close()
         self._selector.close()
         for process in self._crew:
-            os.close(process.read)
-            if process.popen.poll() is None and not process.ended:
-                process.popen.kill()
-            with contextlib.suppress(BrokenPipeError):
-                if process.popen.stdin is not None:
-                    process.popen.stdin.close()
-            process.popen.wait()
+            process.close()
 
-    def _read(self, process: Process) -> None:
+    def _read(self, process: Process | Away) -> None:
         data = os.read(process.read, PIPE_BYTES)
         for kind, payload in process.frames.feed(data):
             if kind == frames.RESULTS:
-                self.recorder.put(payload)
+                self.recorder.put(payload, process.offset_ns)
             elif kind == frames.READY:
                 process.ready = True
             elif kind == frames.STATUS:
@@ -242,13 +260,14 @@ class _Crew:
             elif kind == frames.REFUSED:
                 error = str(orjson.loads(payload)["error"])
                 remedy = "" if "ulimit" in error else ": start the server, or correct --url"
-                raise UserError(f"{error}{remedy}")
+                raise UserError(f"{process.where}{error}{remedy}")
         if not data:
             process.ended = True
             self._selector.unregister(process.read)
             if process.final is None and not self._interrupted:
                 if not self._t0_ns:
-                    raise RunFailed("a driving process ended before the run began; standard error says why")
+                    where = process.where or "standard error says why"
+                    raise RunFailed(f"a driving process ended before the run began; {where}".removesuffix(": "))
                 # The others drive less than the plan: what they measure from here on is another run.
                 self._stop()
 

@@ -14,6 +14,7 @@ from harness.core.records import REQUESTS
 from harness.core.runspec import RunSpec
 from harness.drive.bodies import counting_fields
 from harness.drive.endpoint import Endpoint
+from harness.drive.hosts import Hosts
 from harness.drive.openai_stream import EVENTS, IDS, USAGE
 from harness.drive.settings import Settings
 from harness.drive.workers import Outcome, Snapshot, drive
@@ -22,8 +23,9 @@ from harness.engines.client import Client
 from harness.engines.outlived import Outlived
 from harness.engines.remedies import remedy_for
 from harness.engines.requests import StreamRequests
-from harness.engines.serving.probe import Served, version_of
+from harness.engines.serving.probe import Served
 from harness.engines.serving.scraper import Scraper
+from harness.engines.serving.server_info import info_of
 from harness.engines.serving.vocabulary import vocabulary_of
 from harness.runs.writer import RunWriter
 from workloads.core.stream import Stream
@@ -34,7 +36,7 @@ class EndpointEngine:
 
     `endpoint` may be set until `replay` begins, where the server starts later than the prompts are made; `note`
     then stands for what is said of it. `extra` is what every request's body carries besides. `served` is what the
-    server says of the model.
+    server says of the model. With `hosts` they drive; the warm-up is this host's.
     """
 
     kind = "measured"
@@ -50,15 +52,19 @@ class EndpointEngine:
         *,
         extra: Mapping[str, Any] | None = None,
         served: Served | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
         self.spec = spec
         self.stream = stream
         self.endpoint = endpoint
         self.client = client
         self.served = served or Served(spec.model)
+        self.hosts = hosts
         self.degraded: list[str] = []
-        if len(stream.levels) > 1 and client.processes > 1:
-            raise UserError("--processes: a schedule of concurrency is kept by one process: leave --processes out")
+        processes = client.processes if hosts is None else hosts.count
+        if len(stream.levels) > 1 and processes > 1:
+            name = "--processes" if client.processes > 1 else "--drivers"
+            raise UserError(f"{name}: a schedule of concurrency is kept by one process: leave {name} out")
         self.requests = StreamRequests(spec, stream, client, extra or {}, self._ask_vocabulary)
         of_server = note or f"measured: {endpoint.url} driven over HTTP; policy and GPU are labels given by the user"
         self.notes = [of_server, *self.requests.notes]
@@ -68,9 +74,14 @@ class EndpointEngine:
 
     def provenance(self) -> dict[str, Any]:
         """The server and what it says of itself, the client."""
+        info = info_of(self.endpoint)
+        server: dict[str, Any] = {"owned_by": self.served.owner} if self.served.owner else {}
+        if info is not None:
+            server |= {"told_at": info.told_at, **info.settings}
         return {
             "engine": "endpoint",
-            "engine_version": version_of(self.endpoint) or "unknown",
+            "engine_version": "unknown" if info is None else info.version,
+            "server": server,
             "url": self.endpoint.url,
             "path": self.endpoint.path,
             "driver": f"schedbench {__version__}",
@@ -94,6 +105,7 @@ class EndpointEngine:
                 self._settings_of_stream(),
                 sink,
                 processes=self.client.processes,
+                hosts=self.hosts,
                 progress=lambda snapshot: progress(_status(snapshot)),
                 stopped=stopped,
                 started=lambda t0_ns: writer.learn(clock={"origin_ns": t0_ns}),

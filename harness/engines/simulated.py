@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,22 @@ from harness.core.runspec import RunSpec
 from harness.engines.base import Ended, Progress, Records, Status, Stopped, cut_short, policy_class, profile_file
 from harness.engines.off_grid import OffGrid
 from harness.engines.outlived import Outlived
+from harness.engines.pools import pools_of, prompts_alone
+from harness.engines.served import Served
 from harness.profiles.cost import CostModel
 from harness.profiles.kernels.model import Kernels
 from harness.profiles.pair import Pair, load_pair
+from harness.simulate.arrivals import NEVER, Arrivals
 from harness.simulate.batch import BatchLoop
-from harness.simulate.limits import EngineLimits, notes_on_too_long
+from harness.simulate.limits import EngineLimits, notes_on_too_long, too_long
+from harness.simulate.pools import Pools
 from harness.simulate.prefix_cache import PrefixCache
+from harness.simulate.replicas import Replicas
+from harness.simulate.router import Desk, Router
 from harness.simulate.rows import Rows, request_batch, step_batch
 from policies.batching import V0_ENGINE
 from policies.catalog import read_policy
-from policies.core import Policy, PolicyFault, StepCosts
+from policies.core import Policy, PolicyFault, PolicyState, StepCosts
 from policies.own.file import PolicyFile
 from policies.own.load import make_any, stdout_aside
 from workloads.core.stream import Stream
@@ -69,7 +76,8 @@ class Simulated:
         self.content: Content | None = None
         if spec.prefix_caching is not None:
             self.content = Content(trace, spec.block_size, spec.sessions)
-        self.policy = make_any(*read_policy(spec.policy), spec.slots, self.costs, policy_file)
+        self.pools = pools_of(spec, self.pair)
+        self.policy = self._make_policy()
 
     @property
     def notes(self) -> list[str]:
@@ -78,6 +86,13 @@ class Simulated:
             f"simulated: {self.pair.describe(self.spec.cost_model)}",
             *self.pair.policy_notes(self.spec.cost_model),
         ]
+        if self.pools is not None:
+            notes.append(self.pools.described(self.spec))
+        elif self.spec.replicas > 1:
+            notes.append(
+                f"{self.spec.replicas} replicas behind a router ({self.spec.router}): slots, token budget and KV cache "
+                "are of each"
+            )
         if self.cost is not self.told_cost:
             notes.append(
                 f"{V0_ENGINE}: its host takes {V0_HOST.step_s * 1e3:g} ms a step and {V0_HOST.decode_s * 1e6:g} µs a "
@@ -112,6 +127,7 @@ class Simulated:
             "profile": self.pair.to_manifest(),
             "kv_blocks": self.limits.kv_blocks,
             **({} if self.cost is cost else {"policy_host": V0_HOST.canonical}),
+            **({} if self.pools is None else {"pools": self.pools.to_manifest()}),
             **profile_file(self.profile),
         }
 
@@ -124,34 +140,25 @@ class Simulated:
         output_tokens = 0
         trace = self.stream.trace
         outlived, off_grid = Outlived(self.hints), OffGrid(self.cost)
-        cache: PrefixCache | None = None
-        if self.content is not None:
-            cache = PrefixCache(self.content, self.limits.kv_blocks - 1, self.limits.block_size)
+        caches: list[PrefixCache] = []
+        served = Served(self.spec.replicas)
 
         def sink(rows: Rows) -> bool:
             nonlocal output_tokens
             if len(rows.requests):
                 writer.add_requests(request_batch(rows, trace, self.limits))
+                served.see_requests(rows, trace)
                 output_tokens += int(rows.request_column("output_tokens").sum())
                 outlived.see(rows.request_column("row"), rows.request_column("output_tokens"))
             if len(rows.steps):
                 writer.add_steps(step_batch(rows))
                 off_grid.see(rows.steps)
+                served.see_steps(rows)
             progress(Status(rows.finished, rows.now_ns / 1e9, output_tokens))
             return not stopped()
 
         limit = self.spec.max_duration_s
-        ttft_s = self.spec.slo.get("ttft_s")
-        loop = BatchLoop(
-            self.stream,
-            self.policy,
-            self.cost,
-            self.limits,
-            max_duration_s=limit,
-            hints=self.hints,
-            cache=cache,
-            ttft_s=ttft_s,
-        )
+        loop = self._loop(caches)
         fault = None
         try:
             with contextlib.nullcontext() if self.policy_file is None else stdout_aside():
@@ -160,9 +167,10 @@ class Simulated:
             fault = self._told(error)
             # What ran until then is kept.
             sink(loop.drain())
-        observed, notes = outlived.observed | off_grid.observed, [*outlived.notes, *off_grid.notes]
-        if cache is not None:
-            hits = self._hits(cache)
+        observed = outlived.observed | off_grid.observed | served.observed
+        notes = [*outlived.notes, *off_grid.notes]
+        if caches:
+            hits = self._hits(caches)
             observed = observed | {"prefix_cache": hits}
             notes.append(
                 f"prefix cache: {100 * hits['observed']:.1f} % of prompt tokens found, "
@@ -175,21 +183,67 @@ class Simulated:
         notes = [*cut_short(limit, loop.sent, len(trace)), *notes]
         return Ended(notes=tuple(notes), observed=observed | {"planned": {"requests": loop.sent}})
 
+    def _loop(self, caches: list[PrefixCache]) -> BatchLoop | Replicas:
+        """What replays the stream: one engine, or several behind a router; its prefix caches join `caches`."""
+        spec, limit = self.spec, self.spec.max_duration_s
+
+        states: list[PolicyState] = []
+
+        def one(desk: Desk | None, policy: Policy, stream: Stream = self.stream, computed: bool = False) -> BatchLoop:
+            cache = None
+            if self.content is not None:
+                cache = PrefixCache(self.content, self.limits.kv_blocks - 1, self.limits.block_size)
+                caches.append(cache)
+            loop = BatchLoop(
+                stream,
+                policy,
+                self.cost,
+                self.limits,
+                max_duration_s=limit,
+                hints=self.hints,
+                cache=cache,
+                ttft_s=spec.slo.get("ttft_s"),
+                desk=desk,
+                states=None if desk is None else states,
+            )
+            loop.state.prompts_come_computed = computed
+            return loop
+
+        if spec.replicas == 1:
+            return one(None, self.policy)
+        policies = [self.policy, *(self._make_policy() for _ in range(spec.replicas - 1))]
+        refused = too_long(self.stream.trace, self.limits)
+        arrivals = Arrivals(self.stream, NEVER if limit is None else round(limit * 1e9), refused)
+        if self.pools is None:
+            reacts = self.stream.due_ns is None or self.stream.think_ns is not None
+            makers = [partial(one, policy=policy) for policy in policies]
+            return Replicas(arrivals, refused, Router(spec.router, spec.replicas), makers, reacts)
+        prefill, prompts = self.pools.prefill, prompts_alone(self.stream)
+        makers = [partial(one, policy=policy, stream=prompts) for policy in policies[:prefill]]
+        makers += [partial(one, policy=policy, computed=True) for policy in policies[prefill:]]
+        transfers_ns = self.pools.transfers_ns(self.stream.trace)
+        return Pools(arrivals, refused, spec.router, prefill, makers, transfers_ns)
+
+    def _make_policy(self) -> Policy:
+        name, given = read_policy(self.spec.policy) if self.pools is None else ("v1", {})
+        return make_any(name, given, self.spec.slots, self.costs, self.policy_file)
+
     def _told(self, fault: PolicyFault) -> str:
         """The line on a policy's fault, which names the policy."""
         return str(fault).replace("the policy", f"policy {self.spec.policy}", 1) or f"policy {self.spec.policy} failed"
 
-    def _hits(self, cache: PrefixCache) -> dict[str, Any]:
-        """What the cache found when requests were first admitted, beside the share declared."""
-        rows = np.fromiter(cache.cached_tokens, np.int64)
-        queries, hits = int(self.stream.trace.prompt_tokens[rows].sum()), sum(cache.cached_tokens.values())
+    def _hits(self, caches: list[PrefixCache]) -> dict[str, Any]:
+        """What the caches found when requests were first admitted, beside the share declared."""
+        cached_tokens = {row: tokens for cache in caches for row, tokens in cache.cached_tokens.items()}
+        rows = np.fromiter(cached_tokens, np.int64)
+        queries, hits = int(self.stream.trace.prompt_tokens[rows].sum()), sum(cached_tokens.values())
         return {
             # Hits are what the workload's content makes them: without a number there is nothing to hold them against.
             "declared": self.spec.prefix_caching or None,
             "observed": hits / queries if queries else 0.0,
             "queries_tokens": queries,
             "hits_tokens": hits,
-            "evicted_blocks": cache.evictions,
+            "evicted_blocks": sum(cache.evictions for cache in caches),
         }
 
 
@@ -224,7 +278,7 @@ def replay(
     return loop
 
 
-def without_collecting(loop: BatchLoop, sink: Callable[[Rows], bool]) -> None:
+def without_collecting(loop: BatchLoop | Replicas, sink: Callable[[Rows], bool]) -> None:
     """Runs the batch loop to its end, handing its rows to `sink`."""
     # The loop makes no cycles; the collector would walk its long lists again and again.
     collecting = gc.isenabled()

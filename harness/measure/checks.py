@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.measure import arrivals
 from harness.measure.arrivals import has_list
-from harness.measure.columns import MISSING, integers, nanoseconds
+from harness.measure.columns import MISSING, Bools, integers, nanoseconds
 from harness.measure.delivery import bunched, impossible
 from harness.measure.evidence import Evidence
 from harness.measure.fairness import DECODE
@@ -53,6 +53,17 @@ def client_cpu(evidence: Evidence) -> float | str:
 def client_wait(evidence: Evidence) -> float | str:
     """The share of time that the client waited for a processor, %."""
     return _client_share(evidence, "wait_share", "how long the client waited for a processor was not recorded")
+
+
+def several_hosts(evidence: Evidence) -> bool:
+    """Whether other hosts than the one that records drove."""
+    return bool(evidence.manifest.get("client", {}).get("hosts"))
+
+
+def driver_clocks(evidence: Evidence) -> float | str:
+    """How far the clocks of the driving hosts may have been from where they were taken to be, s."""
+    error = evidence.manifest["client"].get("clock_error_s")
+    return float(error) if error is not None else "the hosts' clocks were not recorded"
 
 
 def delivery_of(evidence: Evidence) -> float | str:
@@ -230,6 +241,26 @@ def step_tokens(evidence: Evidence) -> float | str:
     return float(abs(state.held - held) + abs(state.tokens - int(output.sum())))
 
 
+def has_replicas(evidence: Evidence) -> bool:
+    """Whether several engines served behind one router."""
+    return evidence.spec.replicas > 1
+
+
+def replica_balance(evidence: Evidence) -> float | str:
+    """How much more than the mean of all the busiest replica computed, prompt and output tokens, %."""
+    if evidence.spec.policy.partition(":")[0] == "pd":
+        return "prefill and decode are apart: no two replicas have equal work"
+    column, replicas = evidence.requests.column("replica"), evidence.spec.replicas
+    if column.null_count:
+        return "the requests do not tell which replica served them"
+    served = integers(column)
+    if len(served) and int(served.max()) >= replicas:
+        return "the requests name more replicas than there are"
+    tokens = integers(evidence.requests.column("prompt_tokens")) + integers(evidence.requests.column("output_tokens"))
+    sums = np.bincount(served, tokens, replicas)
+    return 100 * (float(sums.max() / sums.mean()) - 1) if sums.any() else "nothing was served"
+
+
 def preemptions_of(evidence: Evidence) -> float | str:
     """Preemptions a request."""
     n = evidence.requests.num_rows
@@ -248,8 +279,15 @@ def clock_of(evidence: Evidence) -> float | str:
     if evidence.steps is not None:
         start = nanoseconds(evidence.steps.column("t_s"))
         length = nanoseconds(evidence.steps.column("duration_s"))
+        same: bool | Bools = True
+        if has_replicas(evidence):
+            # Each one's steps follow one another; those of several lie side by side.
+            replica = integers(evidence.steps.column("replica"))
+            order = np.argsort(replica, kind="stable")
+            start, length, replica = start[order], length[order], replica[order]
+            same = replica[1:] == replica[:-1]
         # Floats of seconds: an engine's own clock may round by a nanosecond between end and next start.
-        backwards += int(np.count_nonzero(start[1:] - (start + length)[:-1] < -2)) + int((length < 0).sum())
+        backwards += int(np.count_nonzero((start[1:] - (start + length)[:-1] < -2) & same)) + int((length < 0).sum())
         # On one clock nothing reaches the client before it was made; steps moved in time would hide late deliveries.
         if not evidence.virtual and not evidence.steps.column("producing").null_count:
             backwards += impossible(requests, evidence.steps)

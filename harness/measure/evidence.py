@@ -35,7 +35,7 @@ class Check:
     """A value, and the thresholds above which (below which, if `floor`) it degrades or invalidates a run.
 
     `value` gives a number or, where the check cannot apply, the reason as text; `remedy` what to say of a number
-    beyond a threshold.
+    beyond a threshold. `only` says of which runs a verdict has it at all: of all, where it says nothing.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Check:
     value: Callable[[Evidence], float | str]
     floor: bool = False
     remedy: Callable[[Evidence], str] | None = None
+    only: Callable[[Evidence], bool] | None = None
 
     def level(self, value: float) -> str:
         """VALID, DEGRADED or INVALID by the thresholds."""

@@ -17,6 +17,7 @@ from harness.measure.episodes import episodes_beyond
 from harness.measure.fairness import COLUMNS, NOTHING, Fairness, values_over
 from harness.measure.measured import Measured
 from harness.measure.metrics import METRICS
+from harness.measure.phases import Marks, phase_values
 from harness.measure.statistics import PERCENTILES
 
 
@@ -25,7 +26,8 @@ class Facts:
     """Of one run: digests of what it was asked for in its order (`stream`) and in any (`asked`), the tokens it gave,
     and as `Measured` has them the mean stay, the share beyond capacity and, as far as gaps tell it, the fairness.
 
-    `values` are those of the metrics of a comparison, None where it has none; `episodes` how many lie beyond each p99.
+    `values` are those of the metrics of a comparison, None where it has none; `episodes` how many lie beyond each p99;
+    `phases` the values of each phase of a load that changes by plan.
     """
 
     stream: str
@@ -36,10 +38,11 @@ class Facts:
     fairness: dict[str, Fairness]
     values: dict[str, float | None]
     episodes: dict[str, int]
+    phases: dict[str, dict[str, float]]
 
     @classmethod
-    def of(cls, table: Any, measured: Measured) -> Facts:
-        """Of a run's request table and what was measured from it."""
+    def of(cls, table: Any, measured: Measured, marks: Marks = ()) -> Facts:
+        """Of a run's request table, what was measured from it, and where its phases begin."""
         names = metric_names()
         tails = (name for name in names if name.endswith(".p99") and name.partition(".")[0] in measured.samples)
         return cls(
@@ -51,6 +54,7 @@ class Facts:
             fairness=measured.fairness,
             values={name: _value(name, measured) for name in names},
             episodes={name: episodes_beyond(measured, name.partition(".")[0], 99) for name in tails},
+            phases=phase_values(measured, marks),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,6 +79,7 @@ class Facts:
                 _is_number(told.get("beyond"), or_none=True),
                 _is_group(told.get("values"), lambda value: _is_number(value, or_none=True)),
                 _is_group(told.get("episodes"), _is_count),
+                _is_group(told.get("phases"), lambda phase: _is_group(phase, _is_number)),
                 _is_group(told.get("fairness"), _is_histogram),
             )
         )

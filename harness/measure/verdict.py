@@ -32,6 +32,16 @@ CHECKS = (
     Check(
         "beyond_usage", "answers with more tokens in their events than in their usage", "%", 0, 10, checks.beyond_usage
     ),
+    # A host that begins early or late sends as early or late as that: the limits of the send lag.
+    Check(
+        "driver_clocks",
+        "clocks of the driving hosts apart by up to",
+        "s",
+        0.005,
+        0.050,
+        checks.driver_clocks,
+        only=checks.several_hosts,
+    ),
     Check("elsewhere", "the machine's CPU time that other work took", "%", 10, 30, checks.elsewhere),
     Check("errors", "requests not completed", "%", 0.1, 1, checks.errors_of),
     Check("completed", "completed requests", "", None, 1, checks.completed_of, floor=True),
@@ -63,6 +73,16 @@ CHECKS = (
     Check("token_times", "requests whose tokens do not match the steps", "requests", None, 0, checks.token_times),
     Check("step_counts", "steps whose token counts contradict themselves", "steps", None, 0, checks.step_counts),
     Check("step_tokens", "tokens that steps and requests tell differently", "tokens", None, 0, checks.step_tokens),
+    # A router's own doing, as preemptions are a policy's.
+    Check(
+        "replica_balance",
+        "tokens of the busiest replica above the mean",
+        "%",
+        None,
+        None,
+        checks.replica_balance,
+        only=checks.has_replicas,
+    ),
     # A policy's own doing, so an observation: a reader is told of them, and no verdict is made of them.
     Check("preemptions", "preemptions a request", "", None, None, checks.preemptions_of),
     Check("clock", "times that run backwards", "times", None, 0, checks.clock_of),
@@ -78,7 +98,7 @@ def judge(evidence: Evidence, status: str, reason: str | None) -> dict[str, Any]
     A run that is not `complete` is INVALID. `manifest["degraded"]` lists reasons known before the run,
     such as an assumed cost: the best such a run can be is DEGRADED.
     """
-    checks = [check.judge(evidence) for check in CHECKS]
+    checks = [check.judge(evidence) for check in CHECKS if check.only is None or check.only(evidence)]
     faults: list[tuple[str, str]] = []
     if status != "complete":
         faults.append(("INVALID", f"the run is {status}" + (f": {reason}" if reason else "")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import math
 import re
 import resource
 import subprocess
@@ -37,6 +38,7 @@ _STREAMS = (64, 256, 1024)
 _TOKENS = 64
 _SECONDS = 2.5
 _RATE = 500.0
+_OPEN_TOKENS = 4
 
 
 def examine() -> dict[str, Any]:
@@ -71,6 +73,23 @@ def examine() -> dict[str, Any]:
         "clock": {"name": "CLOCK_MONOTONIC", "resolution_s": time.get_clock_info("monotonic").resolution},
         "clocksource": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "cpu_governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    }
+
+
+def needed(machine: dict[str, Any], rate: float, output_tokens: float) -> dict[str, Any]:
+    """Driving processes that a rate (requests/s) of answers of so many tokens takes, and machines like this one.
+
+    From what `examine` found: an event's CPU time at the ceiling, and of the open loop what a request takes besides.
+    """
+    event_s = COMFORTABLE / machine["events_per_s"]
+    open_loop = machine["open_loop"]
+    request_s = max(open_loop["cpu_share"] / open_loop["rate"] - _OPEN_TOKENS * event_s, 0.0)
+    processes = math.ceil(rate * (output_tokens * event_s + request_s) / COMFORTABLE)
+    return {
+        "rate": rate,
+        "output_tokens": output_tokens,
+        "processes": processes,
+        "hosts": math.ceil(processes / machine["cores"]),
     }
 
 
@@ -133,7 +152,7 @@ def _level(streams: int, table: pa.Table, outcome: Outcome, truth: dict[str, dic
 def _open(url: str) -> dict[str, Any]:
     requests = round(_RATE * _SECONDS)
     due = np.rint(unit_times(Poisson(_RATE), requests, seed=0) / _RATE * 1e9).astype(np.int64)
-    table, outcome = _drive(url, _plan("open-", requests, due.tolist(), tokens=4), Settings())
+    table, outcome = _drive(url, _plan("open-", requests, due.tolist(), _OPEN_TOKENS), Settings())
     lag = _column(table, "sent_s") - _column(table, "due_s")
     return {
         "rate": _RATE,
@@ -213,4 +232,14 @@ def report(machine: dict[str, Any]) -> list[str]:
         + ("" if governor in (None, "performance") else ": prefer performance")
     )
     lines.append("client and server shared this machine: a client alone does better")
+    if "needed" in machine:
+        told = machine["needed"]
+        processes, hosts = told["processes"], told["hosts"]
+        where = f"--processes {processes}"
+        if hosts > 1:
+            where = f"{hosts} machines like this one: --drivers {hosts} --processes {machine['cores']}"
+        lines.append(
+            f"{told['rate']:,g} requests/s of {told['output_tokens']:,g} tokens take {processes:,} driving "
+            f"process{'es' if processes > 1 else ''} ({where})"
+        )
     return lines

@@ -80,6 +80,8 @@ def settings_words(board: Board) -> str:
         words.append(f"{spec['requests']:,} requests")
     if spec.get("tp", 1) > 1:
         words.append(f"{spec['tp']} GPUs")
+    if spec.get("replicas", 1) > 1:
+        words.append(f"{spec['replicas']} replicas, {spec['router']}")
     # Of a server that runs already nobody told either.
     if board.kind != "reported" and spec["engine"] != "endpoint":
         words += [f"N\u00a0{spec['slots']:,}", f"B\u00a0{spec['token_budget']:,}"]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from harness.measure.columns import MISSING, NANOSECONDS, Ints, Requests
 from harness.measure.fairness import NOTHING, Fairness, dot, fairness
 from harness.measure.measured import is_closed_loop, span
+from harness.measure.phases import phase_marks
 from harness.measure.statistics import weighted_percentile
 from harness.published.submitted import columns_of
 from harness.published.tables import RunTables
@@ -121,15 +122,11 @@ def _mean_ttft(requests: Requests, closed: bool, end: float) -> list[float | Non
 
 def _marks(run: Run, requests: Requests) -> list[dict[str, Any]]:
     """When the first request of each phase was sent; a phase without one is left out."""
-    trace = run.manifest.get("provenance", {}).get("trace")
-    phases = trace.get("phases") if isinstance(trace, dict) else None
     marks = []
-    for phase in phases if isinstance(phases, list) else []:
-        if not (isinstance(phase, dict) and isinstance(phase.get("first_row"), int)):
-            continue
-        times = requests.sent[(requests.row >= phase["first_row"]) & (requests.sent != MISSING)]
+    for name, first in phase_marks(run.manifest):
+        times = requests.sent[(requests.row >= first) & (requests.sent != MISSING)]
         if len(times):
-            marks.append({"name": str(phase.get("name", "")), "t_s": six_digits(int(times.min()) / NANOSECONDS)})
+            marks.append({"name": name, "t_s": six_digits(int(times.min()) / NANOSECONDS)})
     return marks
 
 

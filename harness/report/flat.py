@@ -45,7 +45,17 @@ def metric_rows(document: Mapping[str, Any]) -> list[FlatRow]:
 
 
 def comparison_rows(policy_a: str, policy_b: str, document: Mapping[str, Any]) -> list[FlatRow]:
-    """One row per metric of a comparison: both values in `unit`, the change of B in percent with its interval."""
+    """One row per metric of a comparison: both values in `unit`, the change of B in percent with its interval.
+
+    Rows of one phase of a load that changes by plan say so in `phase`, and come last.
+    """
+    rows = _rows_of(policy_a, policy_b, document["metrics"])
+    for phase, metrics in document["phases"].items():
+        rows += [row | {"phase": phase} for row in _rows_of(policy_a, policy_b, metrics)]
+    return rows
+
+
+def _rows_of(policy_a: str, policy_b: str, metrics: Mapping[str, Any]) -> list[FlatRow]:
     return [
         {
             "policy_a": policy_a,
@@ -67,7 +77,7 @@ def comparison_rows(policy_a: str, policy_b: str, document: Mapping[str, Any]) -
             "difference_high": (values["difference"] or {}).get("high"),
             "why": values["why"],
         }
-        for metric, values in document["metrics"].items()
+        for metric, values in metrics.items()
     ]
 
 

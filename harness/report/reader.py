@@ -9,6 +9,7 @@ from harness.measure.estimate import Estimate
 from harness.measure.facts import Facts
 from harness.measure.fairness import OVER_ALPHA
 from harness.measure.measured import Measured, is_closed_loop, measure, over_alpha
+from harness.measure.phases import phase_marks
 from harness.runs.run import Run
 from harness.runs.thin import has_figures, told_figures
 
@@ -28,7 +29,7 @@ class RunReader:
 
     def keep(self, run: Run, requests: Any, measured: Measured) -> None:
         """Takes over what somebody else has read of a run: its request table, and what was measured of both."""
-        self._facts[run.path] = Facts.of(requests, measured)
+        self._facts[run.path] = Facts.of(requests, measured, phase_marks(run.manifest))
         self._measured[run.path] = (measured, {})
         if len(self._measured) > self._most:
             del self._measured[next(iter(self._measured))]

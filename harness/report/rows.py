@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from harness.measure import start_and_end
 from harness.measure.estimate import Estimate, within_run_ratio
@@ -16,11 +17,14 @@ from harness.report.reader import RunReader
 from harness.report.words import (
     ABOVE_CAPACITY,
     FEW_EPISODES,
+    REPEATS,
     REQUESTS,
     SET_BY_ARRIVALS,
     ComparedMetric,
     Difference,
+    Rules,
     by_difference,
+    decide,
     row_over_repeats,
 )
 from harness.runs.run import Run
@@ -64,6 +68,32 @@ def compared_rows(
             row = _row_within(name, left, right, paired=paired, noisy=noisy, is_difference=is_difference)
         rows[name] = row
     return rows
+
+
+def phase_rows(pairs: Sequence[Pair], reader: RunReader, rules: Rules) -> dict[str, dict[str, ComparedMetric]]:
+    """By phase of a load that changes by plan its own rows, each with its word: one of all phases' exploratory rows."""
+    told = [(reader.facts(a).phases, reader.facts(b).phases) for a, b in pairs]
+    rows: dict[tuple[str, str], ComparedMetric] = {}
+    for phase, metrics in told[0][0].items():
+        for name in metrics:
+            both = [(a.get(phase, {}).get(name), b.get(phase, {}).get(name)) for a, b in told]
+            known = [(a, b) for a, b in both if a is not None and b is not None]
+            if len(known) == len(pairs):
+                row = _row_over_repeats(name, known, (), rules.share)
+                # Of one repeat nothing is known but the values: ups and downs by plan are no noise.
+                rows[phase, name] = row or _values_alone(name, *known[0])
+    tested = sum(row.over == REPEATS for row in rows.values())
+    found: dict[str, dict[str, ComparedMetric]] = {}
+    for (phase, name), row in rows.items():
+        own = decide({name: row}, (), rules, {}, {})[name]
+        found.setdefault(phase, {})[name] = replace(own, of=tested)
+    return found
+
+
+def _values_alone(name: str, a: float, b: float) -> ComparedMetric:
+    """A row of two values and their ratio."""
+    ratio = b / a if a > 0 else None
+    return ComparedMetric(name, METRICS[name].unit, a, b, ratio, None, None, None, "", values=((a, b),))
 
 
 def _names_for(pairs: Sequence[Pair], common: CommonAlpha) -> list[str]:

@@ -52,8 +52,22 @@ def sentences(comparison: Comparison) -> list[str]:
             if compared.change is not None:
                 lines.append(f"  {label_of(name):<13} {change_with_interval(compared)}: {word_with_plan(compared)}")
                 lines += support_lines(compared)
+    lines += [f"  {line}" for line in phase_lines(comparison)]
     lines += [f"  note: {note}" for note in comparison.notes]
     return lines
+
+
+def phase_lines(comparison: Comparison) -> list[str]:
+    """A line a phase of a load that changes by plan: each of its rows with its word."""
+    return [
+        f"only {phase}: " + ", ".join(f"{label_of(name)} {_brief(row)}" for name, row in rows.items())
+        for phase, rows in comparison.phases.items()
+    ]
+
+
+def _brief(compared: ComparedMetric) -> str:
+    change = "-" if compared.ratio is None else f"{percent(compared.ratio)} %"
+    return f"{change} ({shown_word(compared)})"
 
 
 def label_of(name: str) -> str:

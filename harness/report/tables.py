@@ -198,12 +198,17 @@ def compare_table(comparison: Comparison, percentiles: bool = False) -> Renderab
     for column in ("A", "B", "change", "95 % interval"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("B is", no_wrap=True)
-    for compared in _worth_a_line(comparison, percentiles):
-        style = "bold " if compared.role == HEADLINE else ""
-        word = Text(shown_word(compared), style=style + _WORD_STYLE.get(compared.word, ""))
-        if could := could_have_shown(compared):
-            word.append(f" {could}", style="dim")
-        table.add_row(*_compare_cells(compared), word)
+    groups = {"": _worth_a_line(comparison, percentiles)}
+    groups |= {phase: list(rows.values()) for phase, rows in comparison.phases.items()}
+    for phase, shown in groups.items():
+        if phase:
+            table.add_row(Text(f"only {phase}", style="bold"))
+        for compared in shown:
+            style = "bold " if compared.role == HEADLINE else ""
+            word = Text(shown_word(compared), style=style + _WORD_STYLE.get(compared.word, ""))
+            if could := could_have_shown(compared):
+                word.append(f" {could}", style="dim")
+            table.add_row(*_compare_cells(compared), word)
     return Group(head, Folding(table))
 
 

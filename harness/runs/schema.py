@@ -96,6 +96,8 @@ _SPEC: dict[str, ValueForm] = {
     "spec.engine_args": _LINE,
     "spec.profile": _LINE,
     "spec.tp": _whole(1),
+    "spec.replicas": _whole(1),
+    "spec.router": _LINE,
     "spec.config": _OBJECT,
     "spec.host": _LINE,
     "spec.policy_costs": _LINE,
@@ -132,6 +134,8 @@ _MANIFEST: dict[str, ValueForm] = {
     "client": _OBJECT,
     "client.cpu_share": _or_null(_SHARE),
     "client.wait_share": _or_null(_SHARE),
+    "client.hosts": _list_of(_OBJECT, "a list of driving hosts"),
+    "client.clock_error_s": _or_null(_NUMBER),
     **{f"client.{name}": _or_null(_COUNT) for name in ("echoed", "foreign", "beyond_usage")},
     "lengths": _OBJECT,
     "lengths.outlived": _COUNT,
@@ -142,6 +146,7 @@ _MANIFEST: dict[str, ValueForm] = {
     "beside": _all(_all(_NUMBER, "metrics by name"), "an object of cost models with their metrics"),
     "off_grid": _OBJECT,
     "off_grid.share": _SHARE,
+    "replicas": _list_of(_all(_NUMBER, "an object of numbers"), "a list of replicas with their numbers"),
     **_SPEC,
 }
 # What `bench recover` makes again from the tables.

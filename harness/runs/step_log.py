@@ -17,7 +17,7 @@ from harness.core.apart import reading
 from harness.core.count import MOST
 from harness.core.errors import UserError
 from harness.core.files import open_plain
-from harness.core.records import NAMES, REQUESTS, STEPS, step_columns
+from harness.core.records import NAMES, REQUESTS, STEPS, step_columns, to_batch
 from harness.core.sizes import MOST_REQUESTS, MOST_STEPS
 from harness.core.text import spelled
 from harness.runs.schema import refuse_odd_values
@@ -84,7 +84,7 @@ class StepLog:
         for start in range(0, len(self.rows), ROWS_A_BATCH):
             rows = self.rows[start : start + ROWS_A_BATCH]
             columns = dict(zip(STEP_COLUMNS, rows.T, strict=True))
-            yield pa.RecordBatch.from_pydict(step_columns(columns, self.states), schema=STEPS)
+            yield to_batch(step_columns(columns, self.states), STEPS, len(columns["t"]))
 
 
 def client_id(engine_id: str) -> str:

@@ -34,7 +34,7 @@ _STEP_TIMES = ("t_s", "duration_s")
 _TOKENS = frozenset(
     {"prompt_tokens", "expected_output_tokens", "output_tokens", "preemptions", "cached_tokens", "kv_tokens"}
 )
-_OF_STEPS = frozenset({"prefill_tokens", "decode_requests", "running", "waiting", "preempted", *PRODUCED})
+_OF_STEPS = frozenset({"prefill_tokens", "decode_requests", "running", "waiting", "preempted", "replica", *PRODUCED})
 
 
 def read_table(directory: Path, name: str, columns: Collection[str] | None = None) -> pa.Table:

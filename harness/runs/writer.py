@@ -228,12 +228,14 @@ def _conclude(directory: Path, manifest: dict[str, Any]) -> None:
 
     spec = RunSpec.from_dict(manifest["spec"])
     # Only what is measured: a million requests then take a few hundred megabytes.
-    requests = read_table(
-        directory, "requests", set(REQUESTS.names) - {"id", "session", "turn", "error", "cached_tokens"}
-    )
-    steps = read_table(
-        directory, "steps", {"t_s", "duration_s", "phase", "prefill_tokens", "decode_requests", *PRODUCED}
-    )
+    unread = {"id", "session", "turn", "error", "cached_tokens"}
+    of_steps = {"t_s", "duration_s", "phase", "prefill_tokens", "decode_requests", *PRODUCED}
+    if spec.replicas > 1:
+        of_steps.add("replica")
+    else:
+        unread.add("replica")
+    requests = read_table(directory, "requests", set(REQUESTS.names) - unread)
+    steps = read_table(directory, "steps", of_steps)
     # An engine that tells nothing of its steps leaves an empty table.
     known_steps = steps if steps.num_rows else None
     measured = measure(requests, known_steps, spec, is_closed_loop(spec))

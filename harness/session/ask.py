@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.core.errors import UserError
 from harness.core.host import read_host
+from harness.core.routers import ROUTERS
 from harness.core.runspec import RunSpec
 from harness.core.text import nearest, shown
 from harness.measure.looks import LOOKS
@@ -134,6 +135,8 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
         think_s=options.think_s,
         prefix_caching=options.prefix_caching,
         tp=options.tp,
+        replicas=options.replicas,
+        router=router_of(options, engine),
         host=read_host(options.host).canonical,
         policy_costs=options.policy_costs,
     )
@@ -154,11 +157,27 @@ def asked_of(options: RunOptions, engine: str, client: dict[str, Any] | None = N
 
 
 def check_sharing(options: RunOptions, engine: str) -> None:
-    """UserError where a time to think or a prefix cache is asked for that could not be had."""
+    """UserError where a time to think, a prefix cache or replicas are asked for that could not be had."""
+    router_of(options, engine)
     if options.think_s and not options.sessions:
         raise UserError("--think-time goes with --sessions: only a conversation's next turn waits")
     if engine == "endpoint" and options.prefix_caching is not None:
         raise UserError("--prefix-caching: a server that runs already has its own setting: leave it out")
+
+
+def router_of(options: RunOptions, engine: str) -> str:
+    """The rule by which requests go to replicas, empty where there is one; UserError where there cannot be several."""
+    if options.replicas == 1:
+        if options.router is not None:
+            raise UserError("--router goes with --replicas: one engine needs none")
+        return ""
+    if engine != "simulated":
+        remedy = {
+            "endpoint": "give the URL of the router that stands before them",
+            "vllm": "start them yourself (vllm serve --data-parallel-size) and name their address by --url",
+        }.get(engine, "leave it out")
+        raise UserError(f"--replicas goes with --engine simulated: with {engine} {remedy}")
+    return options.router or ROUTERS[0]
 
 
 def check_costs(options: RunOptions, engine: str) -> None:

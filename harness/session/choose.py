@@ -28,6 +28,10 @@ def choose(options: RunOptions) -> Chosen:
     engine = options.engine
     if engine not in ENGINES:
         raise UserError(f"no engine {engine!r}{nearest(engine, ENGINES)} Use one of {', '.join(ENGINES)}")
+    if options.drivers is not None and not (options.urls or options.arms):
+        raise UserError(
+            "--drivers goes with --url: a server that other hosts reach, such as --url http://10.0.0.5:8000"
+        )
     if engine == "auto":
         if options.urls or options.arms:
             return Chosen("endpoint")

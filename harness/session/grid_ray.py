@@ -7,7 +7,7 @@ real engine, GPUs of a type.
 from __future__ import annotations
 
 import contextlib
-import os
+import json
 import sys
 import tempfile
 from collections import deque
@@ -16,14 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness import __version__
-from harness.core.errors import UserError
-from harness.runs.provenance import commit
 from harness.session.grid_estimate import PROCESS_BYTES, REQUEST_BYTES
 from harness.session.grid_local import LOOK_UP_S, Tick
 from harness.session.grid_parcel import DamagedError, Parcel, pack, unpack
 from harness.session.grid_plan import Cell
 from harness.session.grid_worker import Outcome, run_cell
+from harness.session.ray_cluster import connect, version
 
 # Of the nodes' processors so many units wait there beside those that run, so that none is idle.
 AHEAD = 2
@@ -31,21 +29,19 @@ AHEAD = 2
 PROCESSORS = {"vllm": 4, "emulated": 2, "endpoint": 2}
 # GPUs of ours as Ray calls their types; another goes by its name in capitals.
 ACCELERATORS = {"rtxpro6000": "RTX-PRO-6000"}
+# Engines whose version is a node's own.
+WITH_VLLM = ("vllm", "emulated")
 # Of a cell whose node was lost, or whose run came home damaged.
 AGAIN = "again"
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What a node sends back of one cell: how it ended, and the run's files."""
+    """What a node sends back of one cell: how it ended, the run's files, and the node's address."""
 
     outcome: Outcome
     parcel: Parcel | None
-
-
-def version() -> str:
-    """What must be equal on all nodes: version and commit of bench."""
-    return f"{__version__} ({(commit() or 'installed')[:12]})"
+    node: str = ""
 
 
 def run_unit(cells: Sequence[Cell], wanted: str) -> list[Home]:
@@ -62,8 +58,18 @@ def run_unit(cells: Sequence[Cell], wanted: str) -> list[Home]:
             outcome = run_cell(replace(cell, second=False), Path(folder), lambda: False)
             parcel = pack(Path(outcome.path), Path(folder)) if outcome.status == "complete" else None
             reason = f"{outcome.reason} (node {node})" if outcome.status == "failed" else ""
-            homes.append(Home(replace(outcome, key=cell.key, path="", reason=reason), parcel))
+            homes.append(Home(replace(outcome, key=cell.key, path="", reason=reason), parcel, node))
     return homes
+
+
+def vllm_of(parcel: Parcel) -> str | None:
+    """The version of vLLM that made a run; None where another engine did, or nobody can tell."""
+    try:
+        told = json.loads(parcel.files["run.json"])
+        engine, version = told["spec"]["engine"], str(told["provenance"]["engine_version"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return f"{engine} {version}" if engine in WITH_VLLM else None
 
 
 def needs(cell: Cell) -> dict[str, Any]:
@@ -91,30 +97,14 @@ def _final(outcome: Outcome) -> Outcome:
 class RayExecutor:
     """Runs units of cells on the nodes of a cluster; `address` is auto, ray://HOST:PORT, HOST:PORT or local.
 
-    UserError where Ray is not installed, no cluster answers, or a node has another bench.
+    UserError as `connect` raises it.
     """
 
     def __init__(self, out: Path, address: str, jobs: int | None) -> None:
-        # Ray would tell its makers of each cluster.
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # It would wait for minutes where nobody answers.
-        os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
-        os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", "5")
-        try:
-            import ray
-        except ImportError:
-            raise UserError("--address needs Ray: pip install 'schedbench[ray]', here and on every node") from None
-        self._ray, self._out = ray, out
-        where = {"num_cpus": jobs} if address == "local" else {"address": address}
-        try:
-            ray.init(**where, log_to_driver=False, logging_level="ERROR", include_dashboard=None)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            line = (str(error).splitlines() or [""])[0]
-            raise UserError(
-                f"--address {address}: no Ray cluster there ({line}): `ray start --head` begins one"
-            ) from None
-        self.jobs = int(ray.cluster_resources().get("CPU", 1))
-        self._check_nodes()
+        self._ray, self._out = connect(address, jobs), out
+        # Versions of vLLM that made the runs so far, by engine.
+        self._vllm: dict[str, str] = {}
+        self.jobs = int(self._ray.cluster_resources().get("CPU", 1))
 
     def run(self, units: Sequence[Sequence[Cell]], stopped: Callable[[], bool]) -> Iterator[Tick]:
         """Runs all units and tells of each cell that came home; a lost node's run again, once."""
@@ -171,34 +161,21 @@ class RayExecutor:
             why = f"its node was lost ({type(error).__name__})"
             homes = [Home(Outcome(cell.key, AGAIN, reason=why), None) for cell in unit]
         for cell, home in zip(unit, homes, strict=True):
-            outcome = home.outcome
-            if home.parcel is not None:
-                try:
-                    outcome = replace(outcome, path=str(unpack(home.parcel, cell, self._out)))
-                except DamagedError as error:
-                    outcome = replace(outcome, status=AGAIN, reason=f"its run came home damaged: {error}")
-                except OSError as error:
-                    why = f"{self._out}: cannot be written ({error.strerror})"
-                    outcome = replace(outcome, status="failed", reason=why)
-            yield cell, outcome
+            yield cell, home.outcome if home.parcel is None else self._received(cell, home, home.parcel)
 
-    def _check_nodes(self) -> None:
-        """UserError where a node has another bench, or none."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        nodes = [node for node in self._ray.nodes() if node["Alive"]]
-        probe = self._ray.remote(version)
-        asked = {
-            node["NodeManagerAddress"]: probe.options(
-                num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            ).remote()
-            for node in nodes
-        }
-        for address, reference in asked.items():
-            try:
-                there = self._ray.get(reference, timeout=120)
-            except Exception as error:
-                line = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-                there = f"none that runs: {line}"
-            if there != version():
-                raise UserError(f"node {address} has bench {there}, here is {version()}: install the same there")
+    def _received(self, cell: Cell, home: Home, parcel: Parcel) -> Outcome:
+        """The outcome of a run that came home, once it lies in its place; of one by another vLLM that it does not."""
+        made_by, first = vllm_of(parcel), self._vllm.get(cell.spec.engine)
+        if None not in (made_by, first) and made_by != first:
+            why = f"node {home.node} has {made_by}, others {first}: install the same there"
+            return replace(home.outcome, status="failed", reason=why)
+        try:
+            outcome = replace(home.outcome, path=str(unpack(parcel, cell, self._out)))
+        except DamagedError as error:
+            return replace(home.outcome, status=AGAIN, reason=f"its run came home damaged: {error}")
+        except OSError as error:
+            why = f"{self._out}: cannot be written ({error.strerror})"
+            return replace(home.outcome, status="failed", reason=why)
+        if made_by is not None:
+            self._vllm.setdefault(cell.spec.engine, made_by)
+        return outcome

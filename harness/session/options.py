@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from harness.core.errors import UserError
+from harness.core.routers import ROUTERS
 from harness.core.sizes import MOST_REQUESTS
 from harness.core.text import nearest, shown
 
@@ -30,6 +31,7 @@ LIMITS = {
     "concurrencies": Limits(1, 10**9),
     "requests": Limits(1, MOST_REQUESTS),
     "tp": Limits(1, 64),
+    "replicas": Limits(1, 64),
     "slots": Limits(1, 10**9),
     "token_budget": Limits(1, 10**9),
     "kv_tokens": Limits(1, 10**9),
@@ -50,11 +52,13 @@ LIMITS = {
     "ready_timeout_s": Limits(0),
     "warmup": Limits(0),
     "processes": Limits(1, 64),
+    "drivers": Limits(1, 1000),
 }
 CHOICES = {
     "api": ("completions", "chat"),
     "prompts": ("ids", "text", "dataset"),
     "accept": ("no_done", "no_usage"),
+    "router": ROUTERS,
 }
 
 # Options of the command line whose name is not that of their field: several may be given, or seconds are meant.
@@ -108,6 +112,8 @@ class RunOptions:
     host: str = ""
     policy_costs: str = ""
     tp: int = 1
+    replicas: int = 1
+    router: str | None = None
     repeat: int | None = None
     aa: int = 0
     until: str | None = None
@@ -140,6 +146,8 @@ class RunOptions:
     ready_timeout_s: float | None = None
     warmup: int = 4
     processes: int = 1
+    drivers: int | None = None
+    address: str | None = None
     engine_python: str | None = None
     engine_args: str = ""
 

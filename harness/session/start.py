@@ -141,6 +141,7 @@ def start_endpoint(options: RunOptions) -> Started:
     from harness.engines.endpoint import EndpointEngine
     from harness.engines.serving.probe import Served, find_served, models_of, wait_until_ready
     from harness.mock.doctor import warnings
+    from harness.session.driving_hosts import driving_hosts
 
     servers = {
         name: Endpoint(
@@ -169,11 +170,13 @@ def start_endpoint(options: RunOptions) -> Started:
         told = ", ".join(f"{servers[arm].url} serves {short(one.name)}" for arm, one in served.items())
         raise UserError(f"{told}: arms differ in the server alone: serve one model on all, under one name")
 
+    hosts = driving_hosts(options)
+
     def make(spec: RunSpec, stream: Stream) -> Engine:
-        return EndpointEngine(spec, stream, servers[spec.policy], client, served=served[spec.policy])
+        return EndpointEngine(spec, stream, servers[spec.policy], client, served=served[spec.policy], hosts=hosts)
 
     def warn(spec: RunSpec) -> list[str]:
-        return warnings(*planned_load(spec, client.processes))
+        return warnings(*planned_load(spec, client.processes if hosts is None else hosts.count))
 
     options = replace(
         options,

@@ -44,6 +44,11 @@ class Arrivals:
         self._drain = stream.drain
         self._look_ahead()
 
+    @property
+    def horizon(self) -> int:
+        """Nothing comes before this time, ns, unless one that is under way ends."""
+        return self.next_due
+
     def take(self, now: int) -> list[int]:
         """All that come by `now`, in their order."""
         arrived: list[int] = []

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from harness.profiles.cost import CostModel
 from harness.simulate.arrivals import NEVER, Arrivals
-from harness.simulate.leap import Leap, leap_ahead
+from harness.simulate.leap import SHORTEST, Leap, leap_ahead
 from harness.simulate.limits import EngineLimits, too_long
 from harness.simulate.prefix_cache import PrefixCache
+from harness.simulate.router import Desk
 from harness.simulate.rows import FINISH_LENGTH, FINISH_TOO_LONG, RowLog, Rows, pack_request, pack_step
 from harness.simulate.scheduler import Scheduler
 from harness.simulate.state import State
 from harness.simulate.token_times import TokenTimes
-from policies.core import LONGEST_HOLD_S, MIXED, UNLIMITED, Policy, PolicyFault, StepPlan, due_ns
+from policies.core import LONGEST_HOLD_S, MIXED, UNLIMITED, Policy, PolicyFault, PolicyState, StepPlan, due_ns
 from policies.timed import TimedSteps, hearer_of
 from workloads.core.stream import Stream
 from workloads.lengths.hints import Hints
 
 
 class BatchLoop:
-    """One engine replaying one stream under one policy."""
+    """One engine replaying one stream under one policy.
+
+    One of several replicas gets what comes from its `desk`, keeps what its policy held among the `states` of all, and
+    lists the gaps of every request, since its steps will lie among those of others.
+    """
 
     def __init__(
         self,
@@ -33,6 +38,8 @@ class BatchLoop:
         hints: Hints | None = None,
         cache: PrefixCache | None = None,
         ttft_s: float | None = None,
+        desk: Desk | None = None,
+        states: list[PolicyState] | None = None,
     ) -> None:
         self.finished = 0
         self.step_count = 0
@@ -45,14 +52,16 @@ class BatchLoop:
         self._leap = leap and cache is None
         self._refused = too_long(stream.trace, limits)
         last_send = NEVER if max_duration_s is None else round(max_duration_s * 1e9)
-        self._arrivals = Arrivals(stream, last_send, self._refused)
+        self._arrivals = desk or Arrivals(stream, last_send, self._refused)
+        self._lists_gaps = desk is not None
         self.state = State(stream.trace, limits, policy.order, hints, self._arrivals.due, ttft_s)
         self._times = TokenTimes(len(stream.trace))
         self._scheduler = Scheduler(self.state, policy, cache, self._times)
-        self._log = RowLog()
+        self._log = RowLog(states)
         self._hear = hearer_of(policy)
         self._timed = TimedSteps()
         self._now = 0
+        self._duration = 0  # of the last step, ns
         self._held_since = -1  # while a plan that holds all back stands, else -1
 
     @property
@@ -60,14 +69,44 @@ class BatchLoop:
         """Requests of the stream that have arrived."""
         return self._arrivals.sent
 
+    @property
+    def now(self) -> int:
+        """Where its time stands, ns: at the end of its last step, or when it will look again."""
+        return self._now
+
+    @property
+    def holds(self) -> bool:
+        """Whether its policy holds all back, so that nothing runs."""
+        return self._held_since >= 0
+
+    def wake(self, at: int) -> None:
+        """A request comes at `at` while nothing is left to do, or all is held back: it looks again then."""
+        self._now = at if self.holds else max(self._now, at)
+
     def run(self, sink: Callable[[Rows], bool], every: int = 1024) -> bool:
         """Replays the stream; hands rows to `sink` about every `every` steps.
 
         Returns True when every request sent has ended, False when `sink` said stop (it returned False).
         """
+        flushed = 0
+        for busy in self.turns():
+            if not busy:
+                break
+            if self.step_count - flushed >= every:
+                flushed = self.step_count
+                if not sink(self.drain()):
+                    return False
+        sink(self.drain())
+        self.whole = True
+        return True
+
+    def turns(self) -> Iterator[bool]:
+        """Does one thing a turn: a step, a leap, or waiting until the next request; False where nothing is left to do.
+
+        A turn after that looks again whether something has come.
+        """
         state, policy, arrivals, log = self.state, self._policy, self._arrivals, self._log
         batch, hear = state.batch, self._hear
-        flushed = 0
         changed = True
         plan, again_at, again_ns = MIXED, 0, UNLIMITED
         while True:
@@ -75,9 +114,10 @@ class BatchLoop:
             if (changed or arrivals.next_due <= self._now) and self._arrive():
                 changed = True
             if not state.running and not state.waiting_queue:
-                if arrivals.next_due == NEVER:
-                    break
-                self._now = max(self._now, arrivals.next_due)
+                busy = arrivals.next_due != NEVER
+                if busy:
+                    self._now = max(self._now, arrivals.next_due)
+                yield busy
                 continue
             # An order may let someone start as time goes by: it is asked before each step in which anyone waits.
             drawn = state.order is not None and state.waiting_queue
@@ -95,16 +135,14 @@ class BatchLoop:
             leap = None
             # Where a request ends with the very next step there is nothing to leap over.
             if self._leap and batch.clock + 1 not in batch.ends_at:
-                until = again_ns if again_ns < arrivals.next_due else arrivals.next_due
-                leap = leap_ahead(state, plan, again_at - self.step_count, self._cost, self._now, until)
+                horizon = arrivals.horizon
+                until = again_ns if again_ns < horizon else horizon
+                # Nor where what another replica does may cut it short.
+                if not self._lists_gaps or until - self._now >= SHORTEST * self._duration:
+                    most = again_at - self.step_count
+                    leap = leap_ahead(state, plan, most, self._cost, self._now, until)
             changed = self._step(plan, again_ns) if leap is None else self._take(leap)
-            if self.step_count - flushed >= every:
-                flushed = self.step_count
-                if not sink(self.drain()):
-                    return False
-        sink(self.drain())
-        self.whole = True
-        return True
+            yield True
 
     def drain(self) -> Rows:
         """The rows since the last call."""
@@ -147,7 +185,8 @@ class BatchLoop:
 
         context, longest = batch.context() if decodes else (0, 0)
         seconds = self._cost.seconds(prefill_tokens, step.prefill_work, decodes, context, longest)
-        start, duration = self._now, round(seconds * 1e9)
+        start, self._duration = self._now, round(seconds * 1e9)
+        duration = self._duration
         self._now = now = start + duration
         if decodes:
             batch.clock += 1
@@ -211,11 +250,12 @@ class BatchLoop:
         for request in finished:
             due, tokens = due_of[request], max_tokens[request]
             preemptions = 0
+            listed = self._lists_gaps
             if request in state.preemptions:
                 preemptions = state.preemptions[request]
-                if request in state.preempted_output_tokens:
-                    del state.preempted_output_tokens[request]
-                    self._times.finish(request, tokens, state.batch.clock)
+                listed |= state.preempted_output_tokens.pop(request, None) is not None
+            if listed:
+                self._times.finish(request, tokens, state.batch.clock)
             rows += pack_request(request, due, due, first[request], now, now, tokens, preemptions, FINISH_LENGTH)
             on_finish(tokens)
         self.finished += len(finished)

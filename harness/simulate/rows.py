@@ -40,6 +40,8 @@ class Rows:
     now_ns: int
     finished: int
     cached_tokens: list[int | None] | None = None  # a prefix cache's of each request; None of one never admitted
+    request_replicas: Ints | None = None  # of several replicas the one that each request and each step was of
+    step_replicas: Ints | None = None
 
     def request_column(self, name: str) -> Ints:
         """A column of the request rows by its name in REQUEST_FIELDS."""
@@ -67,10 +69,10 @@ def joined(parts: Sequence[Rows]) -> Rows:
 class RowLog:
     """The rows that were not handed over yet, packed one after the other, and the states that the steps point to."""
 
-    def __init__(self) -> None:
+    def __init__(self, states: list[PolicyState] | None = None) -> None:
         self.requests = bytearray()
         self.steps = bytearray()
-        self.states: list[PolicyState] = []
+        self.states = [] if states is None else states
         self.policy_state: PolicyState | None = None
         self.state_index = -1  # its place among the states
 
@@ -108,6 +110,7 @@ def request_batch(rows: Rows, trace: Trace, limits: EngineLimits) -> pa.RecordBa
         "event_tokens": None,  # nothing is streamed here
         "finish": to_names(column["finish"], FINISHES),
         "error": _errors(trace_rows, too_long, trace, limits),
+        "replica": rows.request_replicas,
     }
     return to_batch(values, REQUESTS, len(trace_rows))
 
@@ -127,7 +130,8 @@ def trace_columns(trace: Trace, rows: Ints) -> dict[str, Any]:
 def step_batch(rows: Rows) -> pa.RecordBatch:
     """The step rows with the policy's state, times in seconds."""
     column = {name: rows.steps[:, i] for i, name in enumerate(STEP_COLUMNS)}
-    return to_batch(step_columns(column, rows.states), STEPS, len(rows.steps))
+    values = step_columns(column, rows.states) | {"replica": rows.step_replicas}
+    return to_batch(values, STEPS, len(rows.steps))
 
 
 def _token_gaps_s(gaps_ns: dict[int, Ints], trace_rows: Ints) -> pa.Array:

@@ -41,9 +41,9 @@ class TokenTimes:
         self._spells.setdefault(request, []).append((began, entry, clock))
 
     def finish(self, request: int, num_output_tokens: int, clock: int) -> None:
-        """The last spell of a request that was preempted ends: it has all its tokens."""
+        """The last spell of a request ends: it has all its tokens, and their times are kept."""
         self.end(request, num_output_tokens, clock)
-        del self._resumed[request]
+        self._resumed.pop(request, None)
         stamps, ticks = self._stamps, self.ticks
         self._starts[request] = len(stamps)
         for began, entry, last in self._spells.pop(request):
@@ -51,7 +51,7 @@ class TokenTimes:
             stamps.extend(ticks[entry + 1 : last + 1])
 
     def drain(self) -> dict[int, Ints]:
-        """The gaps between the tokens of each preempted request that got its last one since the last call."""
+        """The gaps between the tokens of each request whose times were kept since the last call."""
         stamps, starts = np.frombuffer(self._stamps, dtype=np.int64), self._starts
         self._stamps, self._starts = array("q"), {}
         gaps = stamps[1:] - stamps[:-1]

@@ -94,6 +94,7 @@ def test_a_key_comes_from_the_environment_and_goes_nowhere_else(
         (("--url", "ftp://x"), "--url"),
         (("--engine", "endpoint"), "needs --url"),
         (("--engine", "simulated", "--url", "http://127.0.0.1:9"), "--url goes with"),
+        (("--drivers", "2"), "--drivers goes with --url"),
     ],
 )
 def test_what_is_wrong_with_an_endpoint_is_said(bench: Bench, options: tuple[str, ...], said: str) -> None:
@@ -111,7 +112,9 @@ def test_one_server_is_one_policy(bench: Bench, serve: Serve) -> None:
 
 
 def test_doctor_tells_what_this_machine_can_drive(bench: Bench) -> None:
-    found = bench("doctor", "--json").json
+    found = bench("doctor", "--rate", "1e6", "--output-tokens", "1000", "--json").json
+    assert found["needed"]["processes"] * found["events_per_s"] >= 1e9
+    assert found["needed"]["hosts"] == -(-found["needed"]["processes"] // found["cores"])
     assert found["events_per_s"] > 0
     assert found["streams"] > 0
     assert [level["failed"] for level in found["levels"]] == [0, 0, 0]

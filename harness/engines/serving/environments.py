@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 import re
@@ -39,6 +40,8 @@ KINDS = {
     "cuda": Kind((f"vllm=={_VLLM}", _TRANSFORMERS)),
 }
 _MARK = "schedbench-engine.json"
+# What each kind was tested with, down to the last package of a package.
+PINS = Path(__file__).with_name("pins")
 
 # Reads what is installed without importing it: vLLM takes ten seconds to import.
 _PROBE = """
@@ -184,14 +187,16 @@ def install(kind: str, directory: Path | None, say: Callable[[str], None]) -> Pa
     mark, python = folder / _MARK, python_in(folder)
     if folder.exists() and not (folder / "pyvenv.cfg").is_file() and any(folder.iterdir()):
         raise UserError(f"{folder}: not empty and no virtual environment: name another with --dir")
-    wanted = {"kind": kind, "packages": list(recipe.packages)}
+    pins = PINS / f"{kind}.txt"
+    pinned = hashlib.sha256(pins.read_bytes()).hexdigest()
+    wanted = {"kind": kind, "packages": list(recipe.packages), "pins": pinned}
     if mark.is_file() and _same(mark, wanted):
         say(f"{folder}: already there")
     else:
         if mark.is_file() or not python.exists():
             say(f"making a virtual environment in {folder}")
             _run([sys.executable, "-m", "venv", "--clear", str(folder)])
-        _fill(python, recipe, say)
+        _fill(python, recipe, pins, say)
     say("checking that vLLM can be imported")
     version = _run([str(python), "-c", _CHECK]).strip().splitlines()[-1]
     mark.write_text(json.dumps(wanted | {"vllm": version}) + "\n", "utf-8")
@@ -199,12 +204,12 @@ def install(kind: str, directory: Path | None, say: Callable[[str], None]) -> Pa
     return python
 
 
-def _fill(python: Path, recipe: Kind, say: Callable[[str], None]) -> None:
-    """Put the packages of a recipe into an environment, and take out what must not be there."""
+def _fill(python: Path, recipe: Kind, pins: Path, say: Callable[[str], None]) -> None:
+    """Put the packages of a recipe into an environment, theirs as pinned, and take out what must not be there."""
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "-q"]
     say(f"installing {' '.join(recipe.packages)}: some gigabytes, some minutes")
     # Compiled when they are first imported: most of their 20,000 files never are, and all of them take a minute.
-    _run([*pip, "install", "--no-compile", *recipe.packages])
+    _run([*pip, "install", "--no-compile", "-c", str(pins), *recipe.packages])
     if recipe.unwanted:
         say(f"removing {' '.join(recipe.unwanted)}: they are built against another torch")
         _run([*pip, "uninstall", "-y", *recipe.unwanted])

@@ -146,13 +146,3 @@ def refused(endpoint: Endpoint, status: int, said: str) -> str:
         f"a key was sent {' and '.join(ways)}, and the server refuses it ({told}): correct it, or send it in the "
         "header that the server wants, such as --header-env x-api-key=VARIABLE"
     )
-
-
-def version_of(endpoint: Endpoint) -> str | None:
-    """The version that the server says it is of; None where it tells none."""
-    try:
-        status, body = fetch(endpoint, f"{endpoint.root}/version")
-        version = orjson.loads(body)["version"] if status == 200 else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return Door.of(endpoint.secrets).line(version, 60) if isinstance(version, str) else None

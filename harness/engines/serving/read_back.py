@@ -13,7 +13,7 @@ from harness.core.runspec import RunSpec
 from harness.drive.endpoint import Endpoint
 from harness.engines.serving.command import SCHEDULER
 from harness.engines.serving.fetch import fetch
-from harness.engines.serving.probe import version_of
+from harness.engines.serving.server_info import version_of
 from harness.runs.step_log import ENGINE_LOG, read_step_log
 
 _SCHEDULER_SETTINGS = (

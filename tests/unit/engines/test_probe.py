@@ -8,7 +8,7 @@ import pytest
 
 from harness.core.errors import UserError
 from harness.drive.endpoint import Endpoint
-from harness.engines.serving.probe import Served, find_served, models_of, version_of, wait_until_ready
+from harness.engines.serving.probe import Served, find_served, models_of, wait_until_ready
 from tests.support.raw_server import json_answer, plain, raw_server
 
 KEY = "canary-key-1234567890"
@@ -130,21 +130,6 @@ def test_a_model_that_is_named_is_looked_up_as_far_as_the_server_tells() -> None
         assert find_served(Endpoint(server.url), "other") == Served("other")
     with raw_server(lambda _, __: [plain(b"{}", "500 No")]) as server:
         assert find_served(Endpoint(server.url), "m") == Served("m")
-
-
-@pytest.mark.parametrize("body", [b'{"version":' + b"[" * 200_000, b'{"version": 7}', b"[]", b"\xff"])
-def test_a_version_that_is_none_is_unknown(body: bytes) -> None:
-    with raw_server(lambda _, __: [plain(body)]) as server:
-        assert version_of(Endpoint(server.url)) is None
-
-
-@pytest.mark.parametrize("version", ["v" * 10_000, f"1.2 {KEY}", "1.2\x1b[31m"])
-def test_a_version_is_a_short_line_without_the_key(version: str) -> None:
-    with raw_server(lambda _, __: [json_answer({"version": version})]) as server:
-        told = version_of(Endpoint(server.url, key=KEY)) or ""
-    assert 0 < len(told) <= 60
-    assert told.isprintable()
-    assert KEY not in told
 
 
 def test_a_server_that_is_never_ready_is_waited_for_no_longer_than_asked() -> None:

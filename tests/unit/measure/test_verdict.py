@@ -45,7 +45,7 @@ def requests(n: int, **values: Any) -> list[dict[str, Any]]:
 def test_a_clean_run_is_valid_and_lists_every_check() -> None:
     found = verdict(requests(200))
     assert (found["level"], found["reasons"]) == ("VALID", [])
-    assert [check["name"] for check in found["checks"]] == [check.name for check in CHECKS]
+    assert [check["name"] for check in found["checks"]] == [check.name for check in CHECKS if check.only is None]
     assert level(found, "same_trace") == level(found, "same_engine") == "not applicable"
 
 
@@ -63,6 +63,14 @@ def test_send_lag(lag: float, expected: str) -> None:
 @pytest.mark.parametrize(("share", "expected"), [(0.7, "VALID"), (0.8, "DEGRADED"), (0.95, "INVALID")])
 def test_client_cpu(share: float, expected: str) -> None:
     assert verdict(requests(20), client={"cpu_share": share})["level"] == expected
+
+
+@pytest.mark.parametrize(("error_s", "expected"), [(0.005, "VALID"), (0.006, "DEGRADED"), (0.06, "INVALID")])
+def test_clocks_of_the_driving_hosts(error_s: float, expected: str) -> None:
+    found = verdict(requests(20), client={"hosts": [{"host": 1}], "clock_error_s": error_s})
+    assert (found["level"], level(found, "driver_clocks")) == (expected, expected)
+    alone = verdict(requests(20), client={"clock_error_s": error_s})
+    assert all(check["name"] != "driver_clocks" for check in alone["checks"])
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.05, "VALID"), (0.1, "DEGRADED"), (0.3, "INVALID")])
