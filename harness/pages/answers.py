@@ -201,13 +201,34 @@ def twins_of(board: Board) -> dict[str, str]:
 
 
 def ranks_of(board: Board) -> dict[str, int]:
-    """Each ranked arm's place by its id: arms that did the very same share one."""
+    """Each ranked arm's place by its id: one behind those that are shown to be above it, so that arms share places.
+
+    Shown is what the intervals of the changes against the baseline keep apart; without intervals only arms that did
+    the very same share a place.
+    """
     ranks: dict[str, int] = {}
     arms = ranked_arms(board)
-    for place, arm in enumerate(arms, 1):
-        same = next((other for other in arms[: place - 1] if is_identical(arm, other)), None)
-        ranks[arm.first.id] = place if same is None else ranks[same.first.id]
+    last = 1
+    for at, arm in enumerate(arms):
+        last = max(last, 1 + sum(_is_above(board, other, arm) for other in arms[:at]))
+        ranks[arm.first.id] = last
     return ranks
+
+
+def _is_above(board: Board, first: Arm, second: Arm) -> bool:
+    """Whether an arm that stands before another in the ranking is shown to be above it."""
+    low, high = _interval(board, first)[0], _interval(board, second)[1]
+    if low is None or high is None:
+        return not is_identical(first, second)
+    return low > high
+
+
+def _interval(board: Board, arm: Arm) -> tuple[float | None, float | None]:
+    """The interval of the arm's change in the rate that decides; of the baseline no change."""
+    if arm is board.reference and arm.policy == board.baseline:
+        return 1.0, 1.0
+    change = arm.changes.get(board.rate)
+    return (change.low, change.high) if change else (None, None)
 
 
 def _ratio(arm: Arm, metric: str) -> float | None:

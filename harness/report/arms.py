@@ -87,11 +87,6 @@ def without_broken(a: Sequence[Run], b: Sequence[Run]) -> tuple[list[Run], list[
     return kept_a, kept_b, f"left out, since INVALID: {told}; {len(common)} repeats count"
 
 
-def is_unranked(runs: Sequence[Run]) -> bool:
-    """Whether one of these runs is INVALID, for whatever reason: what is made of it stands in no ranking."""
-    return any(run.level == "INVALID" for run in runs)
-
-
 @dataclass(frozen=True, slots=True)
 class Pairing:
     """Repeats that meet, and groups of runs of one policy on one stream (A/A), which tell how runs spread."""

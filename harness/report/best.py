@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from harness.measure.metrics import METRICS
 from harness.measure.repeats import dunnett
 from harness.measure.statistics import CONFIDENCE
-from harness.report.arms import is_unranked
 from harness.report.sentences import change_with_interval, label_of
 from harness.report.words import BETTER, NO_DIFFERENCE, REPEATS, WORSE
 
@@ -52,7 +51,7 @@ def words_among(comparisons: Sequence[Comparison], metric: str) -> list[str]:
 
 def best_line(comparisons: Sequence[Comparison]) -> str | None:
     """The largest gain of several arms in the first headline row with a word that allows for the choice; else None."""
-    usable = [one for one in comparisons if not one.refusal and one.headline and not is_unranked((*one.a, *one.b))]
+    usable = [one for one in comparisons if one.ranks and one.headline]
     if len(usable) < 2:
         return None
     metric = usable[0].headline[0]

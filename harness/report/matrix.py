@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.report.arms import is_unranked
 from harness.report.sentences import change_with_interval, shown_word
 from harness.report.words import BETTER, WORSE, ComparedMetric
 from harness.runs.run import Run
@@ -103,8 +102,7 @@ def matrix_of(comparisons: Sequence[Comparison]) -> Matrix:
         a, b = comparison.a[0].spec, comparison.b[0].spec
         load = f"{b.workload} {b.arrival} {b.gpu}"
         name = next(iter(comparison.headline), None)
-        unranked = comparison.refusal or is_unranked((*comparison.a, *comparison.b))
-        row = None if unranked or name is None else comparison.metrics[name]
+        row = comparison.metrics[name] if comparison.ranks and name is not None else None
         cells.append(Cell(b.label if a.label != b.label else f"{b.label} (after)", load, row))
     return Matrix(tuple(cells))
 

@@ -41,6 +41,8 @@ def test_a_broken_repeat_is_left_out_with_its_partner_everywhere(tmp_path: Path)
     told = compare(a, b)
     assert told.refusal is None
     assert "left out, since INVALID: repeat 1 of eb; 2 repeats count" in told.notes
+    # Who asks for no INVALID run still hears of it.
+    assert [len(told.a), len(told.b), told.ranks] == [3, 3, True]
     assert told.metrics == compare([a[0], a[2]], [b[0], b[2]]).metrics
     board = only_board(site_of(results, tmp_path / "kept"))
     eb = next(arm for arm in board.arms if arm.policy == "eb" and arm.level != "INVALID")
@@ -76,6 +78,7 @@ def test_above_capacity_nothing_is_ranked_and_the_answer_says_why(tmp_path: Path
     assert {one.metrics["ttft_s"].word for one in comparisons if slow in ("v1", one.b[0].spec.policy)} == {
         "not compared: above capacity"
     }
+    assert [one.to_dict()["ranked"] for one in comparisons] == [False, slow == "eb"]
     assert best_line(comparisons) is None
     cells = {cell.policy: cell.row for cell in matrix_of(comparisons).cells}
     assert [policy for policy, row in cells.items() if row is None] == (["eb"] if slow == "eb" else ["eb", "ebplus"])
