@@ -76,9 +76,9 @@ browser:
 
 BROWSER = chromium-headless-shell fonts-dejavu-core fontconfig
 
-# The longest part starts first, and each core takes the next as it ends one: two of them at once on two cores, all on
+# The longest parts start first, and each core takes the next as it ends one: two of them at once on two cores, all on
 # many. What fails stops no other part. What starts vLLM and what opens a Chromium goes one at a time.
-PARTS = test-vllm static test-unit test-cli test-properties test-browser
+PARTS = test-vllm test-unit test-cli test-properties test-browser static
 
 test: .venv/dev
 	+@$(MAKE) --no-print-directory --jobs=$$(n=$$(nproc); echo $$((n > 2 ? 6 : 2))) --keep-going --output-sync=line $(PARTS)
