@@ -93,7 +93,7 @@ def test_what_a_server_repeats_of_a_secret_stands_nowhere(
         shown = bench(*words)
         said.append((" ".join(words), shown.out + shown.err))
     said += places(tmp_path)
-    for kept in ("http_401", "http_500", "http_503", "error_event", "not_a_stream"):
+    for kept in ("http_401", "http_500", "http_503", "error_event", "no_tokens"):
         assert any(kept in text for _, text in said), kept
     for where, text in said:
         assert not leaked(text), where
