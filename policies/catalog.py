@@ -10,15 +10,19 @@ from policies.batching import BATCHING
 from policies.core import Policy, PolicyError, StepCosts
 from policies.entry import NEEDED, USED, PolicyEntry, Setting
 from policies.online.guard import PLAN, GuardOptions
+from policies.online.interval import Interval
 from policies.online.isjl import Isjl
 from policies.online.mixed import Mixed
 from policies.online.orders import Ranked, expected
 from policies.options import LARGEST, Option, count, word
 
 FAIR_PAPER = "arXiv 2608.02244"
-# Settings of vLLM's own scheduler, which no engine of ours can run.
+# On real vLLM these are its own scheduler, not ours.
 STOCK, INTERVAL = "stock", "v1-interval"
 VLLM_OWN = (STOCK, INTERVAL)
+# Several engines under one name, which no scheduler of one engine can be.
+POOLS = "pd"
+NO_SCHEDULER_OF_OURS = (STOCK, POOLS)
 
 
 def _sjf(values: dict[str, Any], setting: Setting) -> Policy:
@@ -44,7 +48,15 @@ def _isjl(values: dict[str, Any], setting: Setting) -> Policy:
 
 
 def _vllm_alone(values: dict[str, Any], setting: Setting) -> Policy:
-    raise PolicyError("this is a setting of vLLM's own scheduler and no policy of ours: it goes with --engine vllm")
+    raise PolicyError("this is vLLM's own scheduler and no policy of ours: it goes with --engine vllm")
+
+
+def _interval(values: dict[str, Any], setting: Setting) -> Policy:
+    return Interval(values["n"])
+
+
+def _pools_alone(values: dict[str, Any], setting: Setting) -> Policy:
+    raise PolicyError("these are engines of two kinds and no policy of one: it goes with --engine simulated --replicas")
 
 
 POLICIES: dict[str, PolicyEntry] = {
@@ -107,10 +119,18 @@ POLICIES: dict[str, PolicyEntry] = {
         ),
         PolicyEntry(
             INTERVAL,
-            "vLLM's own mixed batching, prefill only every n-th step (--engine vllm, vLLM 0.33 or newer)",
-            "vLLM, prefill_schedule_interval",
+            "mixed batching, prefill only every n-th step; with --engine vllm vLLM's own setting (0.33 or newer)",
+            "vLLM 0.33, prefill_schedule_interval",
             (count("n", 4, "steps from one that may prefill to the next"),),
-            _vllm_alone,
+            _interval,
+        ),
+        PolicyEntry(
+            POOLS,
+            "prefill and decode on engines of their own, v1 on each; the KV cache of a prompt travels between "
+            "(--engine simulated, --replicas)",
+            "DistServe, arXiv 2401.09670; Splitwise, arXiv 2311.18677",
+            (count("prefill", 1, "engines that prefill"), count("decode", 1, "engines that decode")),
+            _pools_alone,
         ),
     )
 }

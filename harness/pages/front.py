@@ -173,11 +173,7 @@ def _first_chart(grid: Grid | None) -> Answer | None:
 
 def newest_boards(boards: Sequence[Board]) -> list[tuple[str, Board]]:
     """Boards with runs of ours by when their newest run began, the newest first."""
-    started = [
-        (max(str(one.run.manifest.get("started_utc") or "") for arm in board.arms for one in arm.runs), board)
-        for board in boards
-        if board.kind != "reported"
-    ]
+    started = [(board.newest, board) for board in boards if board.kind != "reported"]
     return sorted(started, key=lambda one: (one[0], one[1].id), reverse=True)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from harness.core.runspec import RunSpec
 from harness.core.text import percent
+from harness.report.sentences import label_of
 
 # Forms of a load that everybody reads at once; any other stands as it was given.
 _LOADS: tuple[tuple[str, Callable[[str], str]], ...] = (
@@ -28,6 +29,11 @@ def load_words(arrival: str) -> str:
         if match := re.fullmatch(form, arrival):
             return words(match[1])
     return arrival
+
+
+def rate_words(name: str) -> str:
+    """What a page calls a rate: `steady output tok/s`."""
+    return f"{'steady ' if '_steady' in name else ''}{label_of(name)}"
 
 
 def number(value: float | None, digits: int = 4) -> str:

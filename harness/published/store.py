@@ -25,6 +25,8 @@ from harness.published.publish import AlreadyPublished, PublishedCopy, publish
 from workloads.core.cache import cache_dir
 
 SUMS = "sha256.json"
+# What a run is called here whose own URL was given.
+ITSELF = "run"
 # Files asked for at once: stores answer many as fast as one.
 AT_ONCE = 256
 # The extras that bring what a scheme needs.
@@ -55,10 +57,10 @@ class Store:
         with self._reached():
             found = self._fs.find(self._root, detail=True) if self._fs.exists(self._root) else {}
         self._sizes = {path: int(about.get("size") or 0) for path, about in found.items()}
-        below = len(self._path("", "")) - 1
+        below = len(self._path("", "x")) - 1
         paths = [path for path in found if path.endswith(f"/{SUMS}") and self._sizes[path] <= LARGEST_JSON]
         texts = self._read(paths)
-        return {path[below : -len(SUMS) - 1]: self._parsed(path[below:], texts[path]) for path in paths}
+        return {path[below : -len(SUMS)].rstrip("/"): self._parsed(path[below:], texts[path]) for path in paths}
 
     def read(self, place: str, names: Sequence[str]) -> dict[str, bytes]:
         """Files of a run by their names; UserError where they are more than a published run has."""
@@ -87,7 +89,7 @@ class Store:
             self._fs.pipe_file(self._path(place, SUMS), json.dumps({"files": sums}, indent=1).encode())
 
     def _path(self, place: str, name: str) -> str:
-        return "/".join((str(self._root).rstrip("/"), place, name))
+        return "/".join(filter(None, (str(self._root).rstrip("/"), place, name)))
 
     def _read(self, paths: Sequence[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
@@ -106,7 +108,8 @@ class Store:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             fits = False
         place = PurePosixPath(where).parent
-        if not fits or ".." in place.parts or place.is_absolute() or printable(where) != where:
+        plain = where == SUMS or (place / SUMS).as_posix() == where
+        if not fits or not plain or ".." in place.parts or place.is_absolute() or printable(where) != where:
             raise UserError(f"{self.name}/{printable(where)}: names other files than a run's: take that run away")
         return dict(sums)
 
@@ -154,8 +157,9 @@ def bring(store: Store, sums: Mapping[str, Mapping[str, str]], folder: Path, onl
             if only:
                 _drop_others(folder, sums)
             for place, files in sums.items():
-                if not _is_whole(folder / place, files):
-                    _bring(store, place, files, folder / place)
+                target = folder / (place or ITSELF)
+                if not _is_whole(target, files):
+                    _bring(store, place, files, target)
     except OSError as error:
         why = error.strerror or error
         raise UserError(f"{error.filename or folder}: cannot be written ({why}): set BENCH_CACHE=FOLDER") from None
@@ -179,9 +183,10 @@ def publish_to(path: Path, url: str) -> tuple[str, PublishedCopy]:
 
 def _drop_others(mirror: Path, sums: Mapping[str, Any]) -> None:
     """Takes away what the store does not have any more."""
+    known = {place or ITSELF for place in sums}
     for directory, below, files in os.walk(mirror):
         place = Path(directory).relative_to(mirror).as_posix()
-        if "run.json" in files and place not in sums:
+        if "run.json" in files and place not in known:
             below.clear()
             shutil.rmtree(directory)
 

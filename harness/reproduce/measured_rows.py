@@ -16,7 +16,7 @@ from harness.core.errors import UserError
 from harness.core.records import COMPLETED
 from harness.core.text import spelled
 from harness.runs.run import Run, load_run
-from policies.catalog import VLLM_OWN, read_policy
+from policies.catalog import STOCK, read_policy
 from workloads.core.reading import open_regular
 from workloads.core.trace import Floats, Ints
 
@@ -79,7 +79,7 @@ def _of_run(run: Run) -> MeasuredRun:
     table = run.requests()
     finish = table["finish"].to_pylist()
     keep = np.array([one in COMPLETED for one in finish])
-    policy = "v1" if read_policy(spec.policy)[0] in VLLM_OWN else spec.policy
+    policy = "v1" if read_policy(spec.policy)[0] == STOCK else spec.policy
     kind, _, load = spec.arrival.partition(":concurrency=")
     setting = Setting(
         gpu=run.profile,

@@ -114,11 +114,16 @@ def why_again(one: Run, prepared: Prepared, named: Mapping[str, Any], alone: boo
     if told.get("harness") != known["harness"]:
         return "by another version of bench"
     for name in [*known, *NAMED]:
-        if name not in passed and told.get(name) != known.get(name):
+        if name not in passed and _as_told(name, told.get(name)) != _as_told(name, known.get(name)):
             return f"with {'other' if name.endswith('s') else 'another'} {name.replace('_', ' ')}"
     if isinstance(engine, Simulated) and not alone and spec.requests <= MOST_REQUESTS and "beside" not in one.manifest:
         return "not held against the other cost models"
     return None
+
+
+def _as_told(name: str, value: Any) -> Any:
+    """A value of the provenance; of an engine's version what its server tells as well: not how it was built."""
+    return value.partition("+")[0] if name == "engine_version" and isinstance(value, str) else value
 
 
 def _told(paths: Sequence[Path]) -> str:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from math import inf
 
 from policies.core import Order, Phase, PolicyState, StepPlan, View
-from policies.online.choice import Content, DecodeTimes, Traffic, exclusive_s, mixed_s, saturated, unsaturated
+from policies.online.choice import (
+    Content,
+    DecodeTimes,
+    Traffic,
+    exclusive_s,
+    mixed_s,
+    mixed_token_s,
+    saturated,
+    unsaturated,
+)
 from policies.online.forecast import ForecastGate
 from policies.online.step_budget import StepBudget
 from policies.online.step_costs import LearnedCosts
@@ -82,6 +91,7 @@ class Adaptive:
         self._decoding = self._context = self._work = 0.0  # smoothed
         self._time = 0.0  # seconds of all steps told
         self._step_s = 0.0  # of the last decode step
+        self._filled = False  # a step with prompts has run since the last that was for decodes' cost alone
         self._waits_since: float | None = None
         self._arrived = self._arrival_time = 0.0  # of the rate, both forgetting
         self._admitted = self._waiting = 0
@@ -143,7 +153,8 @@ class Adaptive:
             costs = self._decode
             self._step_s = seconds
         else:
-            self._budget.see(not decodes, prefill_tokens, decodes, seconds, self._token_budget)
+            self._filled = True
+            self._budget.see(not decodes, prefill_tokens, decodes, self._token_budget)
             costs = self._mixed if decodes else self._prefill
             work = prefill_work / prefill_tokens
             self._work += (work - self._work) / 32 if self._work else work
@@ -159,6 +170,8 @@ class Adaptive:
         turns = self._turns
         if self._steps - self._looked_at >= (EVERY if self._steps < YOUNG else 2 * EVERY):
             self._look(view)
+        if self._lacks_decodes(view):
+            return StepPlan(Phase.DECODE, 0)
         self._token_budget = view.token_budget
         begins = not turns.filling
         due = turns.due(view)
@@ -166,8 +179,8 @@ class Adaptive:
             self._waits_since = None
         elif self._waits_since is None:
             self._waits_since = self._time
-        elif not due and not self.crowded and self._time - self._waits_since >= self._ttft_s / 2:
-            due = not turns.kept_out
+        elif not due and not turns.kept_out and self._time - self._waits_since >= self._ttft_s / 2:
+            due = True
         if due and begins:
             self._waits_since = None
             turns.probing = PROBE_STEPS if self._probes() else 0
@@ -176,10 +189,17 @@ class Adaptive:
         else:
             turns.tokens = self._budget.tokens(turns.exclusive_now, view.token_budget)
         plan = turns.plan(view, due)
-        if plan.phase is Phase.DECODE and view.waiting and not self.crowded and self._step_s > 0:
+        if plan.phase is Phase.DECODE and view.waiting and not turns.kept_out and self._step_s > 0:
             # Nobody may come whose arrival would have it asked again.
             return StepPlan(Phase.DECODE, 0, max(1, int(self._ttft_s / 8 / self._step_s)))
         return plan
+
+    def _lacks_decodes(self, view: View) -> bool:
+        """Whether a decode step is due for its cost alone: long prompts may leave none by itself."""
+        if self._decode.samples >= FEWEST_SAMPLES or not view.decoding or not self._filled:
+            return False
+        self._filled = False
+        return True
 
     def _probes(self) -> bool:
         """Whether the fill that begins takes the other kind of step."""
@@ -232,16 +252,17 @@ class Adaptive:
     def _weigh(self, view: View) -> _Verdict:
         turns = self._turns
         rate = self._arrived / self._arrival_time if self._arrival_time > 0 else 0.0
+        prompt, output = max(1.0, self._prompts.value), max(1.0, self._outputs.value)
         traffic = Traffic(
-            prompt=max(1.0, self._prompts.value),
-            output=max(1.0, self._outputs.value),
+            prompt=prompt,
+            output=output,
             rate=max(rate, 1e-9),
             batch=float(turns.reached) if self.crowded else float(view.slots),
+            most=min(view.slots, view.total_blocks * view.block_size / (prompt + output / 2)),
             decoding=self._decoding,
             context=self._context,
             work=self._work,
             budget=view.token_budget,
-            tokens=view.token_budget,
         )
         crowded = self.crowded
         decode = DecodeTimes.of(traffic, self._decode.seconds)
@@ -249,12 +270,13 @@ class Adaptive:
         for exclusive, costs in ((False, self._mixed), (True, self._prefill)):
             if not costs.samples:
                 continue
+            budget = self._choose_budget(exclusive, traffic, decode)
 
-            def admission_s(k: int, exclusive: bool = exclusive) -> float:
+            def admission_s(k: int, exclusive: bool = exclusive, budget: int = budget) -> float:
                 if exclusive:
-                    return exclusive_s(k, traffic, self._prefill.seconds)
+                    return exclusive_s(k, budget, traffic, self._prefill.seconds)
                 decodes = max(1.0, traffic.batch - k) if crowded else max(1.0, traffic.decoding)
-                return mixed_s(k, decodes, traffic, self._mixed.seconds, decode)
+                return mixed_s(k, decodes, budget, traffic, self._mixed.seconds, decode)
 
             if crowded:
                 k, cost = saturated(admission_s, traffic, self._decode.intercept)
@@ -263,6 +285,19 @@ class Adaptive:
                 cost *= 1.0 if exclusive else 1 - MIXED_BONUS
             verdict.k[exclusive], verdict.cost[exclusive] = k, cost
         return verdict
+
+    def _choose_budget(self, exclusive: bool, traffic: Traffic, decode: DecodeTimes) -> int:
+        if exclusive:
+
+            def token_s(tokens: int) -> float:
+                return self._prefill.seconds((tokens, tokens * traffic.work, 0.0, 0.0)) / tokens
+        else:
+
+            def token_s(tokens: int) -> float:
+                return mixed_token_s(tokens, traffic, self._mixed.seconds, decode)
+
+        self._budget.choose(exclusive, traffic.budget, token_s)
+        return self._budget.tokens(exclusive, traffic.budget)
 
     def _choose(self, verdict: _Verdict) -> None:
         turns = self._turns

@@ -20,36 +20,49 @@ Seconds = Callable[[Content], float]
 class Traffic:
     """What comes and what runs: `prompt` and `output` tokens of a request in the mean, `rate` requests a second.
 
-    `batch` requests run after a fill, `decoding` in the mean, each with a context of `context` tokens; a prompt token
-    brings `work` (token²); `budget` is the most tokens of a step, `tokens` the most prompt tokens.
+    `batch` requests run after a fill, `decoding` in the mean, each with a context of `context` tokens; slots and KV
+    hold `most`. A prompt token brings `work` (token²); `budget` is the most tokens of a step.
     """
 
     prompt: float
     output: float
     rate: float
     batch: float
+    most: float
     decoding: float
     context: float
     work: float
     budget: int
-    tokens: int
 
 
-def exclusive_s(count: float, traffic: Traffic, prefill: Seconds) -> float:
-    """Seconds by which an admission of `count` requests holds up decoding: E = m·T_pre(P/m), m = ⌈P/B⌉."""
+def exclusive_s(count: float, tokens: int, traffic: Traffic, prefill: Seconds) -> float:
+    """Seconds by which admitting `count` requests holds up decoding: E = m·T_pre(P/m), m = ⌈P/B⌉, B = `tokens`."""
     total = count * traffic.prompt
-    steps = -int(-total // max(1, min(traffic.budget, traffic.tokens)))
+    steps = -int(-total // max(1, min(traffic.budget, tokens)))
     chunk = total / steps
     return steps * prefill((chunk, chunk * traffic.work, 0.0, 0.0))
 
 
-def mixed_s(count: float, decodes: float, traffic: Traffic, mixed: Seconds, decode: DecodeTimes) -> float:
+def mixed_s(count: float, decodes: float, tokens: int, traffic: Traffic, mixed: Seconds, decode: DecodeTimes) -> float:
     """Seconds that it adds to decode steps: E = m·max(0, T_mix(P/m) − T_dec), m = ⌈P/(B − D)⌉."""
     total = count * traffic.prompt
-    steps = -int(-total // max(1.0, min(traffic.budget - decodes, traffic.tokens)))
+    steps = -int(-total // max(1.0, min(traffic.budget - decodes, tokens)))
     chunk = total / steps
     added = mixed((chunk, chunk * traffic.work, decodes, decodes * traffic.context)) - decode.at(decodes)
     return steps * max(0.0, added)
+
+
+def mixed_token_s(tokens: int, traffic: Traffic, mixed: Seconds, decode: DecodeTimes) -> float:
+    """Seconds a prompt token where a mixed step holds `tokens` of them: what they add, and their share of decoding.
+
+    (T_mix − T_dec)/c + T_dec(D)·O/(D·P), D = min(most, O·c/P) where the engine has all it can do: small steps let in
+    too few to share a decode step.
+    """
+    decodes = max(1.0, traffic.decoding)
+    chunk = max(1.0, min(tokens, traffic.budget - decodes))
+    added = mixed((chunk, chunk * traffic.work, decodes, decodes * traffic.context)) - decode.at(decodes)
+    kept = max(1.0, min(traffic.most, traffic.output * chunk / traffic.prompt))
+    return max(0.0, added) / chunk + decode.at(kept) * traffic.output / (kept * traffic.prompt)
 
 
 def candidates(most: float) -> list[int]:

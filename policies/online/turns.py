@@ -9,6 +9,8 @@ from __future__ import annotations
 from policies.core import DECODE, UNLIMITED, Phase, StepPlan, View
 from policies.online.forecast import ForecastGate
 
+MANY_STEPS = 4
+
 
 class Turns:
     """The phase machine of `mb` and `adaptive`; `k`, `exclusive` and `tokens` may change at any time.
@@ -62,6 +64,8 @@ class Turns:
         if not exclusive:
             # The batch that this reaches is known only with the next view.
             self.filling = False
+            if view.waiting - admit >= max(self.k, MANY_STEPS * admit):
+                self.kept_out = True  # by the tokens of many steps to come
             self._note(running + admit, self._gate.closed)
         return StepPlan(Phase.PREFILL if exclusive else Phase.MIXED, admit, 1, self.tokens)
 

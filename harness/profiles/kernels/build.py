@@ -125,7 +125,7 @@ def build(
         about["mixed_calls_used"] = measured.used
     return Kernels(
         body=np.round(_body(found, shape, tp, bandwidth), DECIMALS).tolist(),
-        head=np.round(_head(found, part, bandwidth), DECIMALS).tolist(),
+        head=np.round(_head(found, shape, tp, bandwidth), DECIMALS).tolist(),
         attention=attention,
         host_s=host_s,
         decode_s=decode_s,
@@ -191,9 +191,12 @@ def _widths(part: Shape) -> int:
     return (part.layers - experts.layers) * part.intermediate + experts.layers * experts.shared
 
 
-def _head(found: Found, part: Shape, bandwidth: float) -> Floats:
-    """Seconds of output head and sampler by the sequences that they serve, shape (MOST_SEQUENCES + 1,)."""
+def _head(found: Found, shape: Shape, tp: int, bandwidth: float) -> Floats:
+    """Seconds of output head and sampler by the sequences that they serve, shape (MOST_SEQUENCES + 1,).
+
+    GPUs share the head's matrix; each samples from the logits of all.
+    """
     sequences = np.arange(1, MOST_SEQUENCES + 1, dtype=np.float64)
-    moved = sequences * SAMPLER_BYTES * part.vocabulary
-    seconds = found[head_gemm(part)].curve().at(sequences) + moved / (STREAM * bandwidth)
+    moved = sequences * SAMPLER_BYTES * shape.vocabulary
+    seconds = found[head_gemm(shape.part(tp))].curve().at(sequences) + moved / (STREAM * bandwidth)
     return np.concatenate(([0.0], seconds))

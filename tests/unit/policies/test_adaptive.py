@@ -128,3 +128,29 @@ def test_equal_lengths_fill_the_cache_without_giving_way_much() -> None:
 def test_what_cannot_be_is_refused(text: str, says: str) -> None:
     with pytest.raises(PolicyError, match=says):
         make_policy(*read_policy(text), 64, None)
+
+
+def test_who_is_left_when_the_queue_runs_dry_waits_for_nobody() -> None:
+    rows = play("adaptive", stream(1500, 60, 128), Linear.of(DEAR_MIXED, "published"))
+    waiting, running = rows.step_column("waiting"), rows.step_column("running")
+    held = (waiting > 0) & (waiting <= 64 - running) & (rows.step_column("prefill_tokens") == 0)
+    waited_s = longest_s = 0.0
+    for is_held, duration in zip(held.tolist(), rows.step_column("duration").tolist(), strict=True):
+        waited_s = waited_s + duration / 1e9 if is_held else 0.0
+        longest_s = max(longest_s, waited_s)
+    assert held.any()
+    assert longest_s < 0.5 + 0.1
+
+
+def test_prompts_that_leave_no_decode_step_do_not_keep_it_from_learning() -> None:
+    rng = np.random.default_rng(3)
+    n = 800
+    trace = Trace("drawn", rng.integers(400, 900, n), rng.integers(2, 9, n))
+    given, cost = Stream(trace, Closed(100), None), Linear.of(DEAR_MIXED, "published")
+    rows = play("adaptive", given, cost, budget=1024)
+    last = rows.states[-1]
+    assert last.mode == "EB"
+    assert last.cost_mixed_s is not None
+    assert last.cost_exclusive_s is not None
+    v1, exclusive = (seconds(play(policy, given, cost, budget=1024)) for policy in ("v1", "eb:k=4"))
+    assert seconds(rows) <= 1.2 * exclusive < 0.5 * v1, "one step in seventeen is what it learned from"

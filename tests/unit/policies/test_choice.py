@@ -15,6 +15,7 @@ from policies.online.choice import (
     candidates,
     exclusive_s,
     mixed_s,
+    mixed_token_s,
     saturated,
     smallest_good,
     unsaturated,
@@ -22,9 +23,10 @@ from policies.online.choice import (
 from policies.online.threshold import theta0
 
 TRAFFIC = Traffic(
-    prompt=200.0, output=300.0, rate=20.0, batch=1000.0, decoding=500.0, context=400.0, work=100.0, budget=8000,
-    tokens=1 << 62,
+    prompt=200.0, output=300.0, rate=20.0, batch=1000.0, most=500.0, decoding=500.0, context=400.0, work=100.0,
+    budget=8000,
 )  # fmt: skip
+ALL = 1 << 62  # prompt tokens of a step
 ALPHA_P, BETA_P, ALPHA_D, BETA_D = 0.02, 2e-5, 0.009, 5e-5
 
 
@@ -44,13 +46,23 @@ def mixed(content: Content) -> float:
 
 
 def test_an_admission_takes_as_many_steps_as_the_budget_asks_for() -> None:
-    assert exclusive_s(10, TRAFFIC, prefill) == pytest.approx(ALPHA_P + BETA_P * 2000)
-    assert exclusive_s(100, TRAFFIC, prefill) == pytest.approx(3 * ALPHA_P + BETA_P * 20000)
-    assert exclusive_s(10, replace(TRAFFIC, tokens=500), prefill) == pytest.approx(4 * ALPHA_P + BETA_P * 2000)
-    assert mixed_s(100, 500, TRAFFIC, mixed, TIMES) == pytest.approx(3e-5 * 20000)
-    assert mixed_s(100, 500, TRAFFIC, lambda content: 0.5 * decode(content), TIMES) == 0.0, (
+    assert exclusive_s(10, ALL, TRAFFIC, prefill) == pytest.approx(ALPHA_P + BETA_P * 2000)
+    assert exclusive_s(100, ALL, TRAFFIC, prefill) == pytest.approx(3 * ALPHA_P + BETA_P * 20000)
+    assert exclusive_s(10, 500, TRAFFIC, prefill) == pytest.approx(4 * ALPHA_P + BETA_P * 2000)
+    assert mixed_s(100, 500, ALL, TRAFFIC, mixed, TIMES) == pytest.approx(3e-5 * 20000)
+    assert mixed_s(100, 500, ALL, TRAFFIC, lambda content: 0.5 * decode(content), TIMES) == 0.0, (
         "mixing never makes a step cheaper"
     )
+
+
+def test_a_prompt_token_costs_what_it_adds_and_its_share_of_decoding() -> None:
+    # 200 prompt tokens and 300 answers a request, 500 that decode: 0.6 answers of a 500th of a step each.
+    share = (ALPHA_D + BETA_D * 500) * 300 / (500 * 200)
+    assert mixed_token_s(4000, TRAFFIC, mixed, TIMES) == pytest.approx(3e-5 + share, rel=1e-3)
+    # Steps of 100 tokens let in half a request each: 150 decode in the end, and share what a step costs.
+    few = (ALPHA_D + BETA_D * 150) * 300 / (150 * 200)
+    assert mixed_token_s(100, TRAFFIC, mixed, TIMES) == pytest.approx(3e-5 + few, rel=1e-3)
+    assert mixed_token_s(4000, TRAFFIC, lambda _: 0.0, TIMES) == pytest.approx(share, rel=1e-3)
 
 
 def test_candidates_lie_on_octaves() -> None:
@@ -71,7 +83,7 @@ def test_in_saturation_the_best_k_is_the_papers() -> None:
     wide = replace(TRAFFIC, budget=10**9, batch=100_000.0)
 
     def admission(k: int) -> float:
-        return exclusive_s(k, wide, prefill)
+        return exclusive_s(k, ALL, wide, prefill)
 
     k, cost = saturated(admission, wide, ALPHA_D)
     theta = theta0(1 / wide.output, ALPHA_P, ALPHA_D)

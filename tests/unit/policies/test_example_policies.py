@@ -48,6 +48,14 @@ def test_with_one_limit_for_all_the_earliest_deadline_is_the_first_come() -> Non
     assert (ours.requests == v1.requests).all()
 
 
+def test_the_first_class_waits_for_nobody_of_the_second() -> None:
+    ours, v1 = play(example("priority.py", "Priority", short="400")), play(Mixed())
+    first = PROMPTS <= 400
+    assert ttft_s(ours)[first].mean() < 0.7 * ttft_s(v1)[first].mean()
+    order = [row for row in ours.request_column("row")[np.argsort(ours.request_column("first"))] if first[row]]
+    assert order == sorted(order), "first come, first served within a class"
+
+
 @pytest.mark.parametrize(
     ("name", "class_name", "given"),
     [

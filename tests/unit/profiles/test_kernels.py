@@ -200,6 +200,12 @@ def test_two_gpus_halve_the_matrices_and_add_two_all_reduces_a_layer() -> None:
     assert two.body[8192] == pytest.approx(parts + 36 * (moved + 8e-6) + sums, rel=1e-6)
 
 
+def test_gpus_share_the_head_and_each_samples_from_all_logits() -> None:
+    gemm = find_kernels("h200", QWEN, 2)[Gemm("bfloat16", 75968, 4096)].curve()
+    moved = 64 * 12 * 151_936 / (0.8 * 4.8e12)
+    assert kernels("h200", tp=2).head[64] == pytest.approx(float(gemm.at(64)) + moved, rel=1e-6)
+
+
 def test_the_hosts_time_is_what_was_given() -> None:
     slow = kernels("h200", host=Host(5e-3, 1e-4))
     assert slow.seconds(0, 0.0, 10, 1000, 0) - kernels("h200").seconds(0, 0.0, 10, 1000, 0) == pytest.approx(3.45e-3)

@@ -13,7 +13,7 @@ import pytest
 from harness.core.errors import UserError
 from harness.published.check import check
 from harness.published.publish import AlreadyPublished
-from harness.published.store import SUMS, fetch, publish_to
+from harness.published.store import SUMS, fetch, folder_of, publish_to
 from harness.runs.run import find_runs, load_run
 from tests.support.runfactory import write_toy
 
@@ -45,6 +45,13 @@ def test_a_run_comes_back_as_it_was_published(tmp_path: Path, sent: str) -> None
     assert run.requests().equals(before.requests())
     assert run.manifest["digest"] == before.manifest["digest"]
     assert check(mirror).problems == ()
+
+
+def test_the_url_of_one_run_is_that_run(sent: str) -> None:
+    for _ in range(2):
+        (path,) = find_runs(fetch(f"{URL}/{sent}/"))
+        assert load_run(path).requests().num_rows == 60
+        assert path.parent.name == folder_of(f"{URL}/{sent}").name
 
 
 def test_nothing_published_is_overwritten(tmp_path: Path, sent: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness import __version__
 from harness.core.runspec import RunSpec
 from harness.runs.provenance import commit
 from harness.runs.run import Run, load_run
@@ -89,6 +90,9 @@ def test_what_is_not_whole_is_no_finished_run(prepared: Prepared, tmp_path: Path
         ({}, None),
         ({"command": ["bench", "grid"], "host": {"cores": 96}, "python": "3.99"}, None),
         ({"harness": {"version": "0.0.1", "commit": None}}, "by another version of bench"),
+        # As a server tells it, and as its package does.
+        ({"engine_version": f"schedbench {__version__}+cpu"}, None),
+        ({"engine_version": "schedbench 0.0.1"}, "with another engine version"),
         ({"trace_digest": "0" * 64}, "with another trace digest"),
         ({"cost_model": {"name": "linear"}}, "with another cost model"),
         ({"packages": {"numpy": "1.0"}}, "with other packages"),
