@@ -62,7 +62,9 @@ def grid(
 
     asked = read_grid(Path(file))
     if store and asked.twice:
-        raise UserError(f"aa = true and --out {store.name}: both runs of a spec would have one place there: take a directory")
+        raise UserError(
+            f"aa = true and --out {store.name}: both runs of a spec would have one place there: take a directory"
+        )
     plan = plan_grid(points_of(asked, most), asked.twice)
     if store:
         store.begin(running=not dry_run)
