@@ -76,9 +76,9 @@ browser:
 
 BROWSER = chromium-headless-shell fonts-dejavu-core fontconfig
 
-# The longest part starts first, and each core takes the next as it ends one: two of them at once on two cores, all on
+# The longest parts start first, and each core takes the next as it ends one: two of them at once on two cores, all on
 # many. What fails stops no other part. What starts vLLM and what opens a Chromium goes one at a time.
-PARTS = test-vllm static test-unit test-cli test-properties test-browser
+PARTS = test-vllm test-unit test-cli test-properties test-browser static
 
 test: .venv/dev
 	+@$(MAKE) --no-print-directory --jobs=$$(n=$$(nproc); echo $$((n > 2 ? 6 : 2))) --keep-going --output-sync=line $(PARTS)
@@ -113,6 +113,7 @@ soak: engine .venv/dev
 	$(RUN)/pytest tests/cluster
 	# Fifteen parsers, together a million inputs; BENCH_FUZZ_SEED gives other ones.
 	BENCH_FUZZ_INPUTS=67000 $(RUN)/pytest tests/properties/test_fuzz.py --timeout=36000
+	BENCH_FAILED_WRITES=1000 $(RUN)/pytest tests/properties/test_failed_writes.py --timeout=3600
 	$(RUN)/python scripts/regret_grid.py build/regret.toml
 	$(RUN)/python scripts/regret_grid.py build/held-out.toml --held-out
 	for grid in regret held-out; do $(RUN)/bench regret build/$$grid.toml --out build/$$grid --across token_budget \

@@ -20,6 +20,9 @@ FAIR_PAPER = "arXiv 2608.02244"
 # On real vLLM these are its own scheduler, not ours.
 STOCK, INTERVAL = "stock", "v1-interval"
 VLLM_OWN = (STOCK, INTERVAL)
+# Several engines under one name, which no scheduler of one engine can be.
+POOLS = "pd"
+NO_SCHEDULER_OF_OURS = (STOCK, POOLS)
 
 
 def _sjf(values: dict[str, Any], setting: Setting) -> Policy:
@@ -50,6 +53,10 @@ def _vllm_alone(values: dict[str, Any], setting: Setting) -> Policy:
 
 def _interval(values: dict[str, Any], setting: Setting) -> Policy:
     return Interval(values["n"])
+
+
+def _pools_alone(values: dict[str, Any], setting: Setting) -> Policy:
+    raise PolicyError("these are engines of two kinds and no policy of one: it goes with --engine simulated --replicas")
 
 
 POLICIES: dict[str, PolicyEntry] = {
@@ -116,6 +123,14 @@ POLICIES: dict[str, PolicyEntry] = {
             "vLLM 0.33, prefill_schedule_interval",
             (count("n", 4, "steps from one that may prefill to the next"),),
             _interval,
+        ),
+        PolicyEntry(
+            POOLS,
+            "prefill and decode on engines of their own, v1 on each; the KV cache of a prompt travels between "
+            "(--engine simulated, --replicas)",
+            "DistServe, arXiv 2401.09670; Splitwise, arXiv 2311.18677",
+            (count("prefill", 1, "engines that prefill"), count("decode", 1, "engines that decode")),
+            _pools_alone,
         ),
     )
 }

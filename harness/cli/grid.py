@@ -62,7 +62,9 @@ def grid(
 
     asked = read_grid(Path(file))
     if store and asked.twice:
-        raise UserError(f"aa = true and --out {out}: both runs of a spec would have one place there: take a directory")
+        raise UserError(
+            f"aa = true and --out {store.name}: both runs of a spec would have one place there: take a directory"
+        )
     plan = plan_grid(points_of(asked, most), asked.twice)
     if store:
         store.begin(running=not dry_run)
@@ -76,7 +78,7 @@ def grid(
         failures = [{"cell": label, "reason": why} for label, why in tally.failed.values()]
         click.echo(orjson.dumps(tally.to_dict() | {"failures": failures}))
     else:
-        for line in told_tally(tally, out):
+        for line in told_tally(tally, store.name if store else folder):
             click.echo(line)
     if tally.interrupted:
         raise Interrupted(unsent or "")

@@ -43,7 +43,7 @@ def profit(dirs: tuple[Path, ...], alpha: float | None, form: str, **options: An
 
     given = given_prices(options)
     runs, _ = without_older_copies([load_run(path) for path in dict.fromkeys(runs_of(dirs))])
-    prices, sources = prices_of_runs(given, [(run.profile, run.spec.model) for run in runs])
+    prices, sources = prices_of_runs(given, [(run.profile, run.spec.model, run.spec.gpus) for run in runs])
     constants = TokenStep(options["rho0"], options["tau"], options["c"])
     report = profit_report(runs, constants, prices, options["footprint"], alpha, options["baseline"])
     document = profit_document(report, sources)

@@ -90,6 +90,11 @@ class RunSpec:
         return cls(**values)
 
     @property
+    def gpus(self) -> int:
+        """How many GPUs serve the run: `tp` of each replica."""
+        return self.tp * self.replicas
+
+    @property
     def label(self) -> str:
         """The policy, and what it knew of output lengths: `ljf [oracle lengths]`."""
         return self.policy if self.lengths == "none" else f"{self.policy} [{self.lengths} lengths]"

@@ -19,7 +19,7 @@ def visible(text: str) -> str:
     """
     if all(map(str.isprintable, text.split("\n"))):
         return text
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else _json_code(letter) for letter in text)
+    return "".join(letter if letter.isprintable() or letter in "\n\t\u00a0" else _json_code(letter) for letter in text)
 
 
 def _json_code(letter: str) -> str:

@@ -10,7 +10,7 @@ from harness.simulate.rows import Rows
 from policies.core import STEP_COLUMNS
 from workloads.core.trace import Trace
 
-_DURATION = STEP_COLUMNS.index("duration")
+_DURATION, _PREFILL = map(STEP_COLUMNS.index, ("duration", "prefill_tokens"))
 
 
 class Served:
@@ -32,6 +32,7 @@ class Served:
         if rows.step_replicas is not None:
             self._add("steps", rows.step_replicas, 1)
             self._add("busy_ns", rows.step_replicas, rows.steps[:, _DURATION])
+            self._add("prefill_tokens", rows.step_replicas, rows.steps[:, _PREFILL])
 
     def _add(self, name: str, replicas: Any, values: Any) -> None:
         np.add.at(self._sums[name], replicas, values)
@@ -46,4 +47,4 @@ class Served:
         return {"replicas": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]}
 
 
-_SUMS = ("requests", "prompt_tokens", "output_tokens", "steps", "busy_ns")
+_SUMS = ("requests", "prompt_tokens", "output_tokens", "steps", "busy_ns", "prefill_tokens")

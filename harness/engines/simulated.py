@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from harness.core.runspec import RunSpec
 from harness.engines.base import Ended, Progress, Records, Status, Stopped, cut_short, policy_class, profile_file
 from harness.engines.off_grid import OffGrid
 from harness.engines.outlived import Outlived
+from harness.engines.pools import pools_of, prompts_alone
 from harness.engines.served import Served
 from harness.profiles.cost import CostModel
 from harness.profiles.kernels.model import Kernels
@@ -23,6 +25,7 @@ from harness.profiles.pair import Pair, load_pair
 from harness.simulate.arrivals import NEVER, Arrivals
 from harness.simulate.batch import BatchLoop
 from harness.simulate.limits import EngineLimits, notes_on_too_long, too_long
+from harness.simulate.pools import Pools
 from harness.simulate.prefix_cache import PrefixCache
 from harness.simulate.replicas import Replicas
 from harness.simulate.router import Desk, Router
@@ -73,6 +76,7 @@ class Simulated:
         self.content: Content | None = None
         if spec.prefix_caching is not None:
             self.content = Content(trace, spec.block_size, spec.sessions)
+        self.pools = pools_of(spec, self.pair)
         self.policy = self._make_policy()
 
     @property
@@ -82,7 +86,9 @@ class Simulated:
             f"simulated: {self.pair.describe(self.spec.cost_model)}",
             *self.pair.policy_notes(self.spec.cost_model),
         ]
-        if self.spec.replicas > 1:
+        if self.pools is not None:
+            notes.append(self.pools.described(self.spec))
+        elif self.spec.replicas > 1:
             notes.append(
                 f"{self.spec.replicas} replicas behind a router ({self.spec.router}): slots, token budget and KV cache "
                 "are of each"
@@ -121,6 +127,7 @@ class Simulated:
             "profile": self.pair.to_manifest(),
             "kv_blocks": self.limits.kv_blocks,
             **({} if self.cost is cost else {"policy_host": V0_HOST.canonical}),
+            **({} if self.pools is None else {"pools": self.pools.to_manifest()}),
             **profile_file(self.profile),
         }
 
@@ -180,13 +187,15 @@ class Simulated:
         """What replays the stream: one engine, or several behind a router; its prefix caches join `caches`."""
         spec, limit = self.spec, self.spec.max_duration_s
 
-        def one(policy: Policy, desk: Desk | None = None, states: list[PolicyState] | None = None) -> BatchLoop:
+        states: list[PolicyState] = []
+
+        def one(desk: Desk | None, policy: Policy, stream: Stream = self.stream, computed: bool = False) -> BatchLoop:
             cache = None
             if self.content is not None:
                 cache = PrefixCache(self.content, self.limits.kv_blocks - 1, self.limits.block_size)
                 caches.append(cache)
-            return BatchLoop(
-                self.stream,
+            loop = BatchLoop(
+                stream,
                 policy,
                 self.cost,
                 self.limits,
@@ -195,22 +204,29 @@ class Simulated:
                 cache=cache,
                 ttft_s=spec.slo.get("ttft_s"),
                 desk=desk,
-                states=states,
+                states=None if desk is None else states,
             )
+            loop.state.prompts_come_computed = computed
+            return loop
 
         if spec.replicas == 1:
-            return one(self.policy)
-        states: list[PolicyState] = []
-        others = [self._make_policy() for _ in range(spec.replicas - 1)]
-        policies = [self.policy, *others]
+            return one(None, self.policy)
+        policies = [self.policy, *(self._make_policy() for _ in range(spec.replicas - 1))]
         refused = too_long(self.stream.trace, self.limits)
         arrivals = Arrivals(self.stream, NEVER if limit is None else round(limit * 1e9), refused)
-        router = Router(spec.router, spec.replicas)
-        reacts = self.stream.due_ns is None or self.stream.think_ns is not None
-        return Replicas(arrivals, refused, router, policies, lambda policy, desk: one(policy, desk, states), reacts)
+        if self.pools is None:
+            reacts = self.stream.due_ns is None or self.stream.think_ns is not None
+            makers = [partial(one, policy=policy) for policy in policies]
+            return Replicas(arrivals, refused, Router(spec.router, spec.replicas), makers, reacts)
+        prefill, prompts = self.pools.prefill, prompts_alone(self.stream)
+        makers = [partial(one, policy=policy, stream=prompts) for policy in policies[:prefill]]
+        makers += [partial(one, policy=policy, computed=True) for policy in policies[prefill:]]
+        transfers_ns = self.pools.transfers_ns(self.stream.trace)
+        return Pools(arrivals, refused, spec.router, prefill, makers, transfers_ns)
 
     def _make_policy(self) -> Policy:
-        return make_any(*read_policy(self.spec.policy), self.spec.slots, self.costs, self.policy_file)
+        name, given = read_policy(self.spec.policy) if self.pools is None else ("v1", {})
+        return make_any(name, given, self.spec.slots, self.costs, self.policy_file)
 
     def _told(self, fault: PolicyFault) -> str:
         """The line on a policy's fault, which names the policy."""

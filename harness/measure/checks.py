@@ -248,6 +248,8 @@ def has_replicas(evidence: Evidence) -> bool:
 
 def replica_balance(evidence: Evidence) -> float | str:
     """How much more than the mean of all the busiest replica computed, prompt and output tokens, %."""
+    if evidence.spec.policy.partition(":")[0] == "pd":
+        return "prefill and decode are apart: no two replicas have equal work"
     column, replicas = evidence.requests.column("replica"), evidence.spec.replicas
     if column.null_count:
         return "the requests do not tell which replica served them"

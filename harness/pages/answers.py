@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.core.text import spelled
 from harness.measure.repeats import dunnett
 from harness.measure.statistics import CONFIDENCE
 from harness.measure.verdict import worst
 from harness.pages.boards import Arm, Board, Change
 from harness.pages.facets import ranked_arms
 from harness.pages.numbers import change as change_text
-from harness.pages.numbers import number
+from harness.pages.numbers import number, rate_words
 from harness.report.sentences import label_of
 from harness.report.support import DISAGREE
 from harness.report.words import BETTER, NOT_TESTED, WORSE
@@ -74,20 +75,24 @@ class Answer:
     def sentences(self) -> list[str]:
         """The answer in sentences, the first of them what to do."""
         if self.tone == NOTHING:
-            return [_why_nothing(self.board)[1]]
+            short, why = _why_nothing(self.board)
+            return [why, *([] if short.endswith("INVALID") else _unranked(self.board))]
         base = str(self.board.baseline)
         lines = [self._what_to_do(base)]
         if self.tone == GAIN:
             lines += self._its_price()
         elif self.dearest is not None and (lost := self.dearest.changes[self.metric]).word == WORSE:
-            lines.append(f"{self.dearest.label} costs most: {_changed(lost)} {label_of(self.metric)}{self._values()}.")
+            lines.append(
+                f"{self.dearest.label} costs most: {_changed(lost)} {rate_words(self.metric)}{self._values()}."
+            )
+        lines += _unranked(self.board)
         if self.beyond is not None:
             gained = _changed(self.beyond.changes[self.metric])
             lines.append(f"{self.beyond.label} gains {gained}, but knew every output length beforehand.")
         return lines
 
     def _what_to_do(self, base: str) -> str:
-        rate = label_of(self.metric)
+        rate = rate_words(self.metric)
         if self.tone == KEEP and self.chance is not None:
             gained = f"{_names(self.arms)} gained most of {self.tried} that were tried ({_changed(self.change)} {rate})"
             return f"Keep {base}: {gained}, which may be chance (p {_p(self.chance)} for the best of so many)."
@@ -125,7 +130,7 @@ class Answer:
         base, lost = (arm.values.get(self.metric) for arm in (self.board.reference, self.dearest) if arm is not None)
         if base is None or lost is None:
             return ""
-        unit = "requests/s within the limits" if self.metric.startswith("goodput") else label_of(self.metric)
+        unit = "requests/s within the limits" if self.metric.startswith("goodput") else rate_words(self.metric)
         return f" ({number(base.mean, 3)} → {number(lost.mean, 3)} {unit})"
 
 
@@ -134,7 +139,7 @@ def answer_of(board: Board) -> Answer:
     metric = board.rate
     arms = ranked_arms(board)
     # One repeat's gain is no match for the mean of three: those with the most repeats are held against each other.
-    most = max((len(arm.runs) for arm in arms), default=0)
+    most = max((len(arm.runs) for arm in arms if arm is not board.reference), default=0)
     tried = [arm for arm in arms if len(arm.runs) == most and _ratio(arm, metric) is not None]
     deployable = [arm for arm in tried if arm.first.run.spec.lengths != "oracle"]
     best = _most([arm for arm in deployable if arm.changes[metric].word == BETTER], metric)
@@ -143,7 +148,7 @@ def answer_of(board: Board) -> Answer:
     dearest = min(deployable, key=lambda arm: arm.changes[metric].ratio or 0.0, default=None)
     tone = KEEP
     about: tuple[Arm, ...] = ()
-    if not tried or all(arm.changes[metric].word == NOT_TESTED for arm in tried):
+    if board.reference.level == "INVALID" or not tried or all(arm.changes[metric].word == NOT_TESTED for arm in tried):
         tone, beyond = NOTHING, None
     elif best is not None:
         tone, about = GAIN, tuple(arm for arm in deployable if is_identical(arm, best))
@@ -196,13 +201,34 @@ def twins_of(board: Board) -> dict[str, str]:
 
 
 def ranks_of(board: Board) -> dict[str, int]:
-    """Each ranked arm's place by its id: arms that did the very same share one."""
+    """Each ranked arm's place by its id: one behind those that are shown to be above it, so that arms share places.
+
+    Shown is what the intervals of the changes against the baseline keep apart; without intervals only arms that did
+    the very same share a place.
+    """
     ranks: dict[str, int] = {}
     arms = ranked_arms(board)
-    for place, arm in enumerate(arms, 1):
-        same = next((other for other in arms[: place - 1] if is_identical(arm, other)), None)
-        ranks[arm.first.id] = place if same is None else ranks[same.first.id]
+    last = 1
+    for at, arm in enumerate(arms):
+        last = max(last, 1 + sum(_is_above(board, other, arm) for other in arms[:at]))
+        ranks[arm.first.id] = last
     return ranks
+
+
+def _is_above(board: Board, first: Arm, second: Arm) -> bool:
+    """Whether an arm that stands before another in the ranking is shown to be above it."""
+    low, high = _interval(board, first)[0], _interval(board, second)[1]
+    if low is None or high is None:
+        return not is_identical(first, second)
+    return low > high
+
+
+def _interval(board: Board, arm: Arm) -> tuple[float | None, float | None]:
+    """The interval of the arm's change in the rate that decides; of the baseline no change."""
+    if arm is board.reference and arm.policy == board.baseline:
+        return 1.0, 1.0
+    change = arm.changes.get(board.rate)
+    return (change.low, change.high) if change else (None, None)
 
 
 def _ratio(arm: Arm, metric: str) -> float | None:
@@ -228,7 +254,10 @@ def _why_nothing(board: Board) -> tuple[str, str]:
     if board.kind == "reported":
         return "reported", "Nobody ran these here: they are figures as they were published."
     if not arms:
-        return "INVALID", "There is no answer: every run here is INVALID."
+        return "INVALID", f"There is no answer: every run here is INVALID{_why_invalid(board.arms[0])}."
+    if board.reference.level == "INVALID" and board.reference.policy == board.baseline:
+        held = f"{board.baseline}, which the others are held against, is INVALID{_why_invalid(board.reference)}"
+        return f"{board.baseline} INVALID", f"There is no answer: {held}."
     if len(arms) == 1:
         return "one policy", f"There is nothing to compare: only {arms[0].label} ran."
     if board.baseline is None:
@@ -242,3 +271,22 @@ def _why_nothing(board: Board) -> tuple[str, str]:
             "There is no answer: the arms cannot be held against each other, for the reasons below.",
         )
     return NOT_TESTED, "There is no answer yet: too little ran to test anything. More repeats would."
+
+
+def _why_invalid(arm: Arm) -> str:
+    """In brackets, the first reason of an arm's first INVALID repeat."""
+    broken = next((one.run for one in arm.runs if one.run.level == "INVALID"), arm.first.run)
+    if broken.is_overloaded:
+        return " (the rate is above its capacity, so that latencies depend on how long the run is)"
+    reasons = broken.manifest.get("verdict", {}).get("reasons") or ["no check was made"]
+    return f" ({spelled(str(reasons[0]).removeprefix('INVALID: '), 160)})"
+
+
+def _unranked(board: Board) -> list[str]:
+    """A sentence on the policies of which no repeat counts, and one on those that lost repeats; none without any."""
+    ranked = {arm.label for arm in ranked_arms(board)}
+    lost = [arm for arm in board.arms if arm.level == "INVALID" and board.kind != "reported"]
+    gone = [f"{arm.label}{_why_invalid(arm)}" for arm in lost if arm.label not in ranked]
+    part = [f"{len(arm.runs)} of {arm.label}{_why_invalid(arm)}" for arm in lost if arm.label in ranked]
+    lines = [f"Ranked nowhere, since INVALID: {', '.join(gone)}."] if gone else []
+    return [*lines, f"Repeats that are INVALID and count for nothing: {', '.join(part)}."] if part else lines

@@ -20,8 +20,18 @@ def site_directory() -> Path:
 
 def changes_file() -> Path | None:
     """CHANGELOG.md of the checkout or the package, None where neither has one."""
+    return _found("CHANGELOG.md", "CHANGELOG.md")
+
+
+def document(name: str) -> str:
+    """A document of docs/ that pages tell from; empty where neither checkout nor package has it."""
+    path = _found(name, f"docs/{name}")
+    return path.read_text(encoding="utf-8") if path else ""
+
+
+def _found(packaged: str, checked_out: str) -> Path | None:
     package = Path(__file__).resolve().parent
-    places = (package / "site" / "CHANGELOG.md", package.parents[1] / "CHANGELOG.md")
+    places = (package / "site" / packaged, package.parents[1] / checked_out)
     return next((path for path in places if path.is_file()), None)
 
 
@@ -32,7 +42,7 @@ def code_digest() -> str:
     policies = harness.parent / "policies"
     code = [path for kind in ("py", "toml", "parquet") for path in harness.rglob(f"*.{kind}")]
     code += policies.rglob("*.py")
-    sha = hashlib.sha256()
+    sha = hashlib.sha256(document("fidelity.md").encode())
     for path in [*sorted(code), *sorted((site_directory() / "templates").rglob("*.j2"))]:
         sha.update(f"{path.name} ".encode() + hashlib.sha256(path.read_bytes()).digest())
     return sha.hexdigest()[:16]

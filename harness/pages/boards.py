@@ -17,7 +17,7 @@ from harness.measure.verdict import worst
 from harness.pages.values import MetricMean, means_of
 from harness.published.cache import JsonCache
 from harness.published.corpus import Corpus, PublishedRun
-from harness.report.arms import arms_of
+from harness.report.arms import arms_of, sound_and_broken
 from harness.report.comparable import end_of_path
 from harness.report.comparison import compare_runs
 from harness.report.document import is_twin, kind_words
@@ -143,6 +143,11 @@ class Board:
         return kind_words(self.first.run)
 
     @property
+    def newest(self) -> str:
+        """When the newest of its runs began, as run.json tells it; empty where none of them does."""
+        return max(str(one.run.manifest.get("started_utc") or "") for arm in self.arms for one in arm.runs)
+
+    @property
     def is_toy(self) -> bool:
         """Whether it ran on a CPU: that shows that policies run for real, and says nothing of a GPU."""
         return gpu_name(self.spec.gpu).startswith("cpu")
@@ -236,15 +241,14 @@ def _started(published: PublishedRun) -> tuple[float, str]:
 
 
 def _arms(runs: Sequence[PublishedRun]) -> list[Arm]:
-    """The arms of these runs; INVALID repeats make an arm of their own, since INVALID averages with nothing."""
+    """The arms of these runs; broken repeats make an arm of their own, since INVALID averages with nothing."""
     by_path = {published.run.path: published for published in runs}
     arms = []
     for group in arms_of([published.run for published in runs]):
-        repeats = [by_path[run.path] for run in sorted(group, key=lambda run: run.spec.repeat)]
-        for is_invalid in (False, True):
-            part = tuple(repeat for repeat in repeats if (repeat.run.level == "INVALID") is is_invalid)
+        for part in sound_and_broken(sorted(group, key=lambda run: run.spec.repeat)):
             if part:
-                arms.append(Arm(part, means_of(part)))
+                repeats = tuple(by_path[run.path] for run in part)
+                arms.append(Arm(repeats, means_of(repeats)))
     return arms
 
 

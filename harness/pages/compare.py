@@ -14,11 +14,16 @@ from harness.pages.charts import script_json
 from harness.pages.facets import ranked_arms, settings_words
 from harness.pages.render import Writer
 from harness.pages.site import Site
+from harness.pages.traffic import gpu_label, workload_words
 from harness.published.cache import JsonCache
 from harness.published.detail import six_digits
 from harness.report.reader import RunReader
-from harness.runs.run import gpu_name
 
+# What stands first of a comparison: the rates and latencies that people decide by, and fairness.
+KEY_ROWS = (
+    *("output_throughput", "output_throughput_steady", "total_throughput", "request_throughput", "goodput"),
+    *("ttft_s", "ttft_s_steady", "ttft_s.p99", "tpot_s", "tpot_s_steady", "itl_s.p99", "e2el_s", "gap_mean"),
+)
 # What makes an arm the best of its policy in a family.
 BEST_BY = "total_throughput"
 # Arms of a board that are held against each other, all pairs; beyond them only the baseline's pairs are computed.
@@ -73,10 +78,11 @@ def index_document(
     """What the page knows without asking: every board with its arms, the metrics, each policy's best by family."""
     return {
         "metrics": [_metric_document(name) for name in metric_names() if not name.startswith("profit_")],
+        "key": KEY_ROWS,
         "boards": [
             {
                 "id": board.id,
-                "name": f"{board.spec.workload} on {gpu_name(board.spec.gpu)} · {board.kind_words} · "
+                "name": f"{workload_words(board.spec.workload)} on {gpu_label(board.spec.gpu)} · {board.kind_words} · "
                 f"{settings_words(board)}",
                 "kind": board.kind_words,
                 "baseline": next((arm.first.id for arm in board.arms if arm.policy == board.baseline), None),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from harness.core.runspec import RunSpec
 from harness.core.text import percent
+from harness.report.sentences import label_of
 
 # Forms of a load that everybody reads at once; any other stands as it was given.
 _LOADS: tuple[tuple[str, Callable[[str], str]], ...] = (
@@ -30,6 +31,11 @@ def load_words(arrival: str) -> str:
     return arrival
 
 
+def rate_words(name: str) -> str:
+    """What a page calls a rate: `steady output tok/s`."""
+    return f"{'steady ' if '_steady' in name else ''}{label_of(name)}"
+
+
 def number(value: float | None, digits: int = 4) -> str:
     """A number for eyes: grouped thousands, four digits, a dash where there is none."""
     if value is None:
@@ -50,6 +56,9 @@ def change(ratio: float | None) -> str:
         return "–"
     if ratio > 10:
         return f"×{ratio:,.3g}"
+    # Of less nobody could tell, and four digits of it would look like much.
+    if abs(ratio - 1) < 5e-5:
+        return "0.0 %"
     return f"{percent(ratio)} %"
 
 

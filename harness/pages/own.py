@@ -50,24 +50,22 @@ def owns_of(site: Site) -> list[Own]:
 
 def is_current(own: Own, writer: Writer) -> bool:
     """Whether all its pages are there as they would be made."""
-    return all(writer.is_current(name, template, made_of) for name, template, made_of, _ in _pages(own, writer))
+    return all(writer.is_current(name, template, made_of) for name, template, made_of, _ in _pages(own))
 
 
 def write(own: Own, writer: Writer) -> None:
     """boards/BOARD.html and what leads there, runs/ID/index.html of every run, with its raw files."""
-    for page in _pages(own, writer):
+    for page in _pages(own):
         writer.page_of(*page)
     for published in own.runs:
         runs.copy_files(published, writer)
 
 
-def _pages(own: Own, writer: Writer) -> Iterator[_Page]:
-    about: Any = writer.env.globals["about"]
+def _pages(own: Own) -> Iterator[_Page]:
     board = own.board
     if board is not None:
         values = functools.cache(lambda: board_values(board, own.published))
         made_of = [
-            about,
             [[one.where, one.digest] for one in own.runs],
             own.others,
             {policy: dataclasses.asdict(change) for policy, change in own.published.items()},
@@ -78,7 +76,7 @@ def _pages(own: Own, writer: Writer) -> Iterator[_Page]:
             name = f"{old}/{board.id}.html"
             yield name, "moved.html.j2", made_of, functools.partial(_moved, name, page, section, values)
     for published in own.runs:
-        yield runs.page_of(published, board, about)
+        yield runs.page_of(published, board)
 
 
 def _moved(name: str, page: str, section: str, values: Callable[[], dict[str, Any]]) -> dict[str, Any]:

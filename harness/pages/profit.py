@@ -152,7 +152,8 @@ def _work_document(point: FrontierPoint) -> dict[str, Any] | None:
 
 def inputs_of(board: Board, points: Sequence[FrontierPoint]) -> list[PriceInput]:
     """The prices with their defaults and where these come from; where nobody told a price an example, which says so."""
-    prices = profile_prices(None if is_own_profile(board.spec) else board.spec.gpu, board.spec.model)
+    spec = board.spec
+    prices = profile_prices(None if is_own_profile(spec) else spec.gpu, spec.model, spec.gpus)
     paying = [end.c for _, end in break_evens(points, PAPER.tau) if end is not None and end.c is not None]
     highest = 2 * max([PAPER.c, *paying])
 

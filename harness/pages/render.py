@@ -21,12 +21,12 @@ from harness.measure.metrics import METRICS
 from harness.pages.assets import site_directory
 from harness.pages.boards import Change
 from harness.pages.facets import settings_words
-from harness.pages.numbers import change, exact, load_words, number, seconds
+from harness.pages.fidelity import signs_of
+from harness.pages.numbers import change, exact, load_words, number, rate_words, seconds
 from harness.pages.traffic import gpu_label, model_label, slo_words, workload_words
 from harness.pages.words import KINDS, LEVELS, MARKS, TRUST, kind_title
 from harness.published.cache import JsonCache
 from harness.published.corpus import FILES, PublishedRun
-from harness.report.sentences import label_of
 from harness.runs.run import slug
 
 
@@ -48,7 +48,8 @@ def environment(standalone: bool = False) -> jinja2.Environment:
         "limits": slo_words,
         "kind_title": kind_title,
         "files": _files,
-        "rate": label_of,
+        "rate": rate_words,
+        "signs": signs_of,
     }
     env.globals |= {"METRICS": METRICS, "KINDS": KINDS, "LEVELS": LEVELS, "TRUST": TRUST, "MARKS": MARKS}
     # A report is one file and links to no other page.

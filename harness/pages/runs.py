@@ -26,14 +26,12 @@ def write(site: Site, writer: Writer) -> None:
     writer.page("runs/index.html", "runs.html.j2", runs=site.corpus.runs)
 
 
-def page_of(
-    published: PublishedRun, board: Board | None, about: dict[str, str]
-) -> tuple[str, str, Any, Callable[[], dict[str, Any]]]:
+def page_of(published: PublishedRun, board: Board | None) -> tuple[str, str, Any, Callable[[], dict[str, Any]]]:
     """runs/ID/index.html as `Writer.page_of` takes it."""
     others = _other_repeats(board, published)
     told = [published.where, published.digest, board and board.id, [(one.id, one.run.spec.repeat) for one in others]]
     name = f"runs/{published.id}/index.html"
-    return name, "run.html.j2", [about, *told], partial(_page, published, board, others)
+    return name, "run.html.j2", told, partial(_page, published, board, others)
 
 
 def copy_files(published: PublishedRun, writer: Writer) -> None:

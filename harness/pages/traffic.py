@@ -66,6 +66,8 @@ def workload_words(workload: str) -> str:
 def gpu_label(gpu: str) -> str:
     """A GPU's name as its maker writes it, without the maker; what has no profile is called as it was."""
     name = gpu_name(gpu)
+    if name == "none":
+        return "no GPU"
     if re.fullmatch(r"[a-z0-9-]+", name) is None or name != gpu:
         return name
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 from harness.core.text import percent
 from harness.pages.boards import Arm, Board, Change
 from harness.pages.charts import Chart, Series
-from harness.pages.numbers import load_words
+from harness.pages.numbers import change, load_words
 from harness.pages.traffic import gpu_label, held, load_of, workload_words
 from harness.report.support import DISAGREE
 from harness.report.words import BETTER, WORSE
@@ -56,9 +57,11 @@ def wins_sentence(name: str, wins: Sequence[Win]) -> str:
     where = f" ({', '.join(f'{count} {load}' for load, count in loads.most_common())})" if loads else ""
     disagree = f", on {words[DISAGREE]} the models of step costs disagree" if words[DISAGREE] else ""
     arms = "arm" if len(wins) == 1 else "arms"
+    logs = [math.log(win.change.ratio) for win in wins if win.change.ratio]
+    mean = f" The geometric mean of its changes is {change(math.exp(math.fsum(logs) / len(logs)))}." if logs else ""
     return (
         f"Of {len(wins)} {arms} here, in the rate that decides against the baseline: "
-        f"better in {words[BETTER]}{where}, worse in {words[WORSE]}{disagree}, of the others nothing was shown."
+        f"better in {words[BETTER]}{where}, worse in {words[WORSE]}{disagree}, of the others nothing was shown.{mean}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness.pages.boards import Board
+from harness.pages.fidelity import signs_of
 from harness.report.support import AGREED, BAND, CLEAR, DISAGREE, LIKELY, SUPPORTED
 
 KINDS = {
@@ -42,7 +43,8 @@ def kind_title(board: Board) -> str:
         costs = board.reference.first.run.manifest.get("provenance", {}).get("cost_model", {})
         if isinstance(costs, dict) and costs.get("name"):
             words.append(f"Step costs: {costs['name']}.")
+        words.append(signs_of(board))
         words.append(f"Published gains lay within {BAND:g} points of the models’ mean in 80 % of the cells.")
     if board.is_twin:
         words.append("Twin lengths: drawn from a data set’s published statistics.")
-    return " ".join(words)
+    return " ".join(filter(None, words))

@@ -74,7 +74,8 @@ class Gpu:
 
     `flops` is the dense bf16 peak that the roofline uses, FLOP/s: the data sheet's (`dense_bf16_tflops`) or,
     where no source is sure, the one that a published β_p implies; None where there is neither. A machine
-    without a data sheet (a CPU) has None for every figure, and pairs whose step times were measured.
+    without a data sheet (a CPU) has None for every figure, and pairs whose step times were measured. `link_gb_s` is
+    what one GPU sends to another in one direction, GB/s; None where the profile does not say.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Gpu:
     flops: float | None
     attention: str | None
     attention_efficiency: float | None
+    link_gb_s: float | None
     sources: Mapping[str, str]
     fits: Mapping[str, Fit]
     kv_tokens: Mapping[str, int]

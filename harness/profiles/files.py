@@ -145,6 +145,7 @@ def _gpu_file(path: Path) -> Gpu:
         fits=fits,
         kv_tokens=kv_tokens,
         prices=_prices(root, (GPU_HOUR,)),
+        link_gb_s=root.positive("link_gb_s", float, 1e5, 1e-3) if root.has("link_gb_s") else None,
         **dict.fromkeys((*_SHEET, "flops")) | sheet,
     )
     root.finish()

@@ -67,6 +67,26 @@ def _settings(run: Run) -> dict[str, str]:
     return {name: "none" if value is None else one_line(str(value)) for name, value in settings.items()}
 
 
+def sound_and_broken(repeats: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+    """The repeats of an arm that count, and those that are INVALID, which neither rank nor average."""
+    return [run for run in repeats if run.level != "INVALID"], [run for run in repeats if run.level == "INVALID"]
+
+
+def without_broken(a: Sequence[Run], b: Sequence[Run]) -> tuple[list[Run], list[Run], str | None]:
+    """Both arms without the repeats that are broken in one of them, and what to say of that; as they are if none is.
+
+    Arms that have no sound repeat in common stay whole: they are shown, and ranked nowhere.
+    """
+    (sound_a, broken_a), (sound_b, broken_b) = map(sound_and_broken, (a, b))
+    common = {run.spec.repeat for run in sound_a} & {run.spec.repeat for run in sound_b}
+    broken = [*broken_a, *broken_b]
+    if not broken or not common:
+        return list(a), list(b), None
+    kept_a, kept_b = ([run for run in sound if run.spec.repeat in common] for sound in (sound_a, sound_b))
+    told = ", ".join(dict.fromkeys(f"repeat {run.spec.repeat} of {short(run.spec.policy)}" for run in broken))
+    return kept_a, kept_b, f"left out, since INVALID: {told}; {len(common)} repeats count"
+
+
 @dataclass(frozen=True, slots=True)
 class Pairing:
     """Repeats that meet, and groups of runs of one policy on one stream (A/A), which tell how runs spread."""

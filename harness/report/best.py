@@ -51,7 +51,7 @@ def words_among(comparisons: Sequence[Comparison], metric: str) -> list[str]:
 
 def best_line(comparisons: Sequence[Comparison]) -> str | None:
     """The largest gain of several arms in the first headline row with a word that allows for the choice; else None."""
-    usable = [one for one in comparisons if not one.refusal and one.headline]
+    usable = [one for one in comparisons if one.ranks and one.headline]
     if len(usable) < 2:
         return None
     metric = usable[0].headline[0]

@@ -13,7 +13,7 @@ from harness.measure.looks import share_of_look
 from harness.measure.measured import VIRTUAL_ENGINES
 from harness.measure.statistics import LONGEST_STAY
 from harness.report.alpha import common_alpha
-from harness.report.arms import pair_repeats
+from harness.report.arms import pair_repeats, without_broken
 from harness.report.comparable import (
     allowed,
     differences,
@@ -35,7 +35,7 @@ from harness.runs.run import Run, load_run
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two arms compared: B relative to A.
+    """Two arms compared: B relative to A; both with all their runs, also those that count for nothing.
 
     `differences` maps what differs (a field of the spec or of the provenance) to its values in A and B.
     `refusal` says why no word is given, None where the arms are ranked. `method` says where intervals
@@ -53,6 +53,12 @@ class Comparison:
     headline: tuple[str, ...] = ()
     phases: dict[str, dict[str, ComparedMetric]] = field(default_factory=dict)
 
+    @property
+    def ranks(self) -> bool:
+        """Whether its words may rank the arms: none was refused, and no run that counts is INVALID."""
+        sound_a, sound_b, _ = without_broken(self.a, self.b)
+        return self.refusal is None and not any(run.level == "INVALID" for run in (*sound_a, *sound_b))
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `bench compare`."""
         return {
@@ -62,7 +68,7 @@ class Comparison:
             "differences": {name: {"a": a, "b": b} for name, (a, b) in self.differences.items()},
             "notes": list(self.notes),
             "method": self.method,
-            "ranked": self.refusal is None,
+            "ranked": self.ranks,
             "refusal": self.refusal,
             "headline": list(self.headline),
             "metrics": {name: metric.to_dict() for name, metric in self.metrics.items()},
@@ -76,8 +82,8 @@ def compare(a_dirs: Sequence[Path], b_dirs: Sequence[Path], allow: Collection[st
     """Compare B's runs with A's, each arm the repeats of one spec, paired by `repeat` and seed.
 
     `allow` names what may differ besides the policy: fields of the spec, `trace`, `cost_model`,
-    `engine_version`, `kind`. UserError, differences named, for anything else that differs. INVALID runs and
-    runs of different kinds are shown and never ranked.
+    `engine_version`, `kind`. UserError, differences named, for anything else that differs. A repeat that is INVALID is
+    left out with its partner; arms of which nothing else is left, and runs of different kinds, are never ranked.
     """
     return compare_runs([load_run(path) for path in a_dirs], [load_run(path) for path in b_dirs], allow)
 
@@ -97,6 +103,8 @@ def compare_runs(
     """
     # The runs of a pair are measured for their stay and again for their metrics.
     reader = reader or RunReader(2)
+    given = tuple(a), tuple(b)
+    a, b, left_out = without_broken(a, b)
     pairing = pair_repeats(a, b, allow)
     pairs = list(pairing.pairs)
     refuse_differences(pairs, allow)
@@ -104,7 +112,7 @@ def compare_runs(
     reason = unranked.reason if unranked else None
     if any(run.kind == "reported" for run in (*a, *b)):
         metrics = reported_rows(pairs[0])
-        return Comparison(tuple(a), tuple(b), differences(*pairs[0]), (), "values as reported", reason, metrics)
+        return Comparison(*given, differences(*pairs[0]), (), "values as reported", reason, metrics)
 
     facts = [(reader.facts(left), reader.facts(right)) for left, right in pairs]
     paired = all(left.stream == right.stream for left, right in facts)
@@ -130,6 +138,7 @@ def compare_runs(
         metrics = decide(rows, headline, replace(rules, share=share), kept, supports(pairs))
         phases = phase_rows(counted, reader, replace(rules, share=share))
     notes = [
+        left_out,
         *undeployable([a[0].spec, b[0].spec]),
         None
         if share == 1
@@ -145,8 +154,8 @@ def compare_runs(
         _long_stay(counted, reader),
     ]
     return Comparison(
-        a=tuple(a),
-        b=tuple(b),
+        a=given[0],
+        b=given[1],
         differences=differences(*pairs[0]),
         notes=tuple(note for note in notes if note),
         method=_method(counted, rows, equals),

@@ -102,7 +102,7 @@ def matrix_of(comparisons: Sequence[Comparison]) -> Matrix:
         a, b = comparison.a[0].spec, comparison.b[0].spec
         load = f"{b.workload} {b.arrival} {b.gpu}"
         name = next(iter(comparison.headline), None)
-        row = None if comparison.refusal or name is None else comparison.metrics[name]
+        row = comparison.metrics[name] if comparison.ranks and name is not None else None
         cells.append(Cell(b.label if a.label != b.label else f"{b.label} (after)", load, row))
     return Matrix(tuple(cells))
 

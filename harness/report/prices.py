@@ -71,17 +71,21 @@ def given_prices(options: dict[str, Any]) -> GivenPrices:
     return GivenPrices(values, options["prices"] == "profile", currency)
 
 
-def prices_of_runs(given: GivenPrices, pairs: Sequence[tuple[str, str]]) -> tuple[dict[int, Prices], dict[str, Any]]:
-    """The prices of each run by its place in `pairs` (GPU, model), and as JSON values by `GPU / model` with sources.
+def prices_of_runs(
+    given: GivenPrices, runs: Sequence[tuple[str, str, int]]
+) -> tuple[dict[int, Prices], dict[str, Any]]:
+    """The prices of each run by its place in `runs` (GPU, model, how many GPUs serve it), and as JSON values by
+    `GPU / model` with sources.
 
     Both are empty where no price was asked for.
     """
     if not given.any:
         return {}, {}
     prices, sources = {}, {}
-    for place, (gpu, model) in enumerate(pairs):
-        prices[place], sourced = prices_of(given, gpu, model)
-        sources[f"{gpu} / {model}"] = {name: dataclasses.asdict(sourced[name]) for name in OPTIONS}
+    for place, (gpu, model, gpus) in enumerate(runs):
+        prices[place], sourced = prices_of(given, gpu, model, gpus)
+        several = f"{gpus} × " if gpus > 1 else ""
+        sources[f"{several}{gpu} / {model}"] = {name: dataclasses.asdict(sourced[name]) for name in OPTIONS}
     return prices, sources
 
 
@@ -100,11 +104,12 @@ def price_lines(sources: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def prices_of(given: GivenPrices, gpu: str, model: str) -> tuple[Prices, dict[str, Price]]:
-    """The prices for a GPU and a model, and each with its source; UserError where one is missing."""
+def prices_of(given: GivenPrices, gpu: str, model: str, gpus: int = 1) -> tuple[Prices, dict[str, Price]]:
+    """The prices for so many GPUs and a model, and each with its source; UserError where one is missing."""
     prices: dict[str, Price] = {}
     if given.profile:
-        prices |= {name: price for name, price in profile_prices(gpu, model).items() if name not in given.values}
+        told = profile_prices(gpu, model, gpus)
+        prices |= {name: price for name, price in told.items() if name not in given.values}
     currencies = {price.currency for price in prices.values()} | ({given.currency} if given.currency else set())
     if len(currencies) > 1:
         raise UserError(f"prices of {gpu} are in {' and '.join(sorted(currencies))}: give all in one, with --currency")
@@ -119,13 +124,19 @@ def prices_of(given: GivenPrices, gpu: str, model: str) -> tuple[Prices, dict[st
     return Prices(prices[PROMPT].value, prices[OUTPUT].value, prices[GPU_HOUR].value, currency), prices
 
 
-def profile_prices(gpu: str | None, model: str) -> dict[str, Price]:
-    """The prices that the profiles of a GPU, where one is named, and of a model have, by name."""
+def profile_prices(gpu: str | None, model: str, gpus: int = 1) -> dict[str, Price]:
+    """The prices that the profiles of a GPU, where one is named, and of a model have, by name.
+
+    An hour is of all GPUs that serve a run, as one that is given is.
+    """
     prices: dict[str, Price] = {}
     # A driven server may run a model, or on a GPU, that has no profile: then nothing of it has a price here.
     with contextlib.suppress(UserError):
         if gpu is not None:
             prices |= load_gpu(gpu).prices
+    if gpus > 1 and (hour := prices.get(GPU_HOUR)):
+        of_each = f"{gpus} GPUs at {hour.value:g} each: {hour.source}"
+        prices[GPU_HOUR] = dataclasses.replace(hour, value=gpus * hour.value, source=of_each)
     with contextlib.suppress(UserError):
         prices |= load_model(model).prices
     return prices

@@ -12,13 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.core.errors import UserError
+from harness.core.files import open_plain
 from harness.core.runspec import SCHEMA_VERSION
 from harness.measure.facts import Facts
 from harness.runs.schema import read_json
-from harness.runs.tables import DIGESTS, FIGURES, TABLES, read_table
+from harness.runs.tables import DIGESTS, FIGURES, FORM, TABLES, read_table
 from harness.runs.writer import write_json
 
 LATER_THAN_DIGESTS = ("replica",)
+_HEAD = {"schema": SCHEMA_VERSION, "form": FORM}
 _AGAIN = "take it from a copy, or make it again with `bench expand` and `bench thin`"
 
 
@@ -66,7 +68,7 @@ def is_thin(directory: Path) -> bool:
 
 def make_thin(directory: Path, figures: Mapping[str, Any]) -> None:
     """Writes the digests and the figures (JSON values), then takes the tables away."""
-    write_json({directory / FIGURES: {"schema": SCHEMA_VERSION, **figures}}, indent=None)
+    write_json({directory / FIGURES: {**_HEAD, **figures}}, indent=None)
     write_json({directory / DIGESTS: digests_of(directory)})
     for name in TABLES:
         (directory / f"{name}.parquet").unlink()
@@ -82,14 +84,23 @@ def told_digests(directory: Path) -> dict[str, Any]:
 
 
 def has_figures(directory: Path) -> bool:
-    """Whether a run without its tables tells what pages and comparisons over repeats need of them."""
-    return is_thin(directory) and (directory / FIGURES).is_file()
+    """Whether a run without its tables tells what pages and comparisons over repeats need, as this bench has it."""
+    if not is_thin(directory):
+        return False
+    head = json.dumps(_HEAD, separators=(",", ":"))[:-1].encode()
+    try:
+        with open_plain(directory / FIGURES) as file:
+            return file.read(len(head)) == head
+    except OSError:
+        return False
 
 
 def told_figures(directory: Path) -> tuple[Any, Facts]:
     """What pages draw, as the file has it, and the facts of comparisons; UserError where they are damaged."""
     path = directory / FIGURES
     told = read_json(path, _AGAIN)
+    if told.get("form") != FORM:
+        raise UserError(f"{path}: its form is {str(told.get('form'))[:20]!a}, this bench has {FORM}: {_AGAIN}")
     try:
         return told.get("detail"), Facts.from_dict(told.get("facts"))
     except ValueError as error:

@@ -21,7 +21,7 @@ from harness.session.lengths import check_used, known_offline, known_to
 from harness.session.policy_files import sha256_of
 from harness.session.profile_files import ENDING, labels_of
 from policies.batching import V0_ENGINE
-from policies.catalog import STOCK, canonical_policy, read_policy
+from policies.catalog import POOLS, STOCK, canonical_policy, read_policy
 from policies.offline.catalog import canonical_offline
 from policies.own.file import is_own
 from workloads.catalog import canonical_workload
@@ -144,6 +144,11 @@ def _names(asked: Asked) -> tuple[list[str], list[str], list[tuple[str, dict[str
         raise UserError(
             f"policy {STOCK} is real vLLM untouched: it needs the GPU here (or --gpu cpu) and an environment "
             "(`bench engine install`); elsewhere v1 is the nearest"
+        )
+    if asked.template.engine != "simulated" and (pools := [one for one in policies if read_policy(one)[0] == POOLS]):
+        raise UserError(
+            f"policy {pools[0]} is prefill and decode on engines of their own, in virtual time: it goes with --engine "
+            "simulated; of servers that run so give the router's address, --url"
         )
     if real and V0_ENGINE in policies:
         raise UserError(f"policy {V0_ENGINE} is another engine's host: it goes with --engine simulated or emulated")

@@ -20,6 +20,8 @@ MOST_CELLS = 1_000_000
 TABLES = ("skip", "set", "grid")
 # What a list of is one value, as an option that is given several times.
 GIVEN_SEVERAL_TIMES = ("url", "arm", "field", "no_field", "header_env", "accept")
+# A cell may run on a node of a cluster itself, from where it would join none.
+OF_ONE_RUN = ("drivers", "address")
 # What every cell has beside its axes.
 NOT_AXES = ("repeat", *GIVEN_SEVERAL_TIMES)
 SPLIT: dict[str, Callable[[Sequence[str]], list[str]]] = {
@@ -133,6 +135,8 @@ def _part(where: str, values: Values) -> Part:
                 f"{where}: no option {shown(name)}{nearest(str(name), [*known_names(), *TABLES, 'aa'])} "
                 "`bench run --help` lists them"
             )
+        if name in OF_ONE_RUN:
+            raise UserError(f"{where}: {name} is for bench run alone: who runs a cell drives its servers; leave it out")
         _check(where, name, value)
         if name in SPLIT:
             texts = value if isinstance(value, list) else [value]

@@ -7,6 +7,7 @@ real engine, GPUs of a type.
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import tempfile
 from collections import deque
@@ -28,16 +29,19 @@ AHEAD = 2
 PROCESSORS = {"vllm": 4, "emulated": 2, "endpoint": 2}
 # GPUs of ours as Ray calls their types; another goes by its name in capitals.
 ACCELERATORS = {"rtxpro6000": "RTX-PRO-6000"}
+# Engines whose version is a node's own.
+WITH_VLLM = ("vllm", "emulated")
 # Of a cell whose node was lost, or whose run came home damaged.
 AGAIN = "again"
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What a node sends back of one cell: how it ended, and the run's files."""
+    """What a node sends back of one cell: how it ended, the run's files, and the node's address."""
 
     outcome: Outcome
     parcel: Parcel | None
+    node: str = ""
 
 
 def run_unit(cells: Sequence[Cell], wanted: str) -> list[Home]:
@@ -54,8 +58,18 @@ def run_unit(cells: Sequence[Cell], wanted: str) -> list[Home]:
             outcome = run_cell(replace(cell, second=False), Path(folder), lambda: False)
             parcel = pack(Path(outcome.path), Path(folder)) if outcome.status == "complete" else None
             reason = f"{outcome.reason} (node {node})" if outcome.status == "failed" else ""
-            homes.append(Home(replace(outcome, key=cell.key, path="", reason=reason), parcel))
+            homes.append(Home(replace(outcome, key=cell.key, path="", reason=reason), parcel, node))
     return homes
+
+
+def vllm_of(parcel: Parcel) -> str | None:
+    """The version of vLLM that made a run; None where another engine did, or nobody can tell."""
+    try:
+        told = json.loads(parcel.files["run.json"])
+        engine, version = told["spec"]["engine"], str(told["provenance"]["engine_version"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return f"{engine} {version}" if engine in WITH_VLLM else None
 
 
 def needs(cell: Cell) -> dict[str, Any]:
@@ -88,6 +102,8 @@ class RayExecutor:
 
     def __init__(self, out: Path, address: str, jobs: int | None) -> None:
         self._ray, self._out = connect(address, jobs), out
+        # Versions of vLLM that made the runs so far, by engine.
+        self._vllm: dict[str, str] = {}
         self.jobs = int(self._ray.cluster_resources().get("CPU", 1))
 
     def run(self, units: Sequence[Sequence[Cell]], stopped: Callable[[], bool]) -> Iterator[Tick]:
@@ -145,13 +161,21 @@ class RayExecutor:
             why = f"its node was lost ({type(error).__name__})"
             homes = [Home(Outcome(cell.key, AGAIN, reason=why), None) for cell in unit]
         for cell, home in zip(unit, homes, strict=True):
-            outcome = home.outcome
-            if home.parcel is not None:
-                try:
-                    outcome = replace(outcome, path=str(unpack(home.parcel, cell, self._out)))
-                except DamagedError as error:
-                    outcome = replace(outcome, status=AGAIN, reason=f"its run came home damaged: {error}")
-                except OSError as error:
-                    why = f"{self._out}: cannot be written ({error.strerror})"
-                    outcome = replace(outcome, status="failed", reason=why)
-            yield cell, outcome
+            yield cell, home.outcome if home.parcel is None else self._received(cell, home, home.parcel)
+
+    def _received(self, cell: Cell, home: Home, parcel: Parcel) -> Outcome:
+        """The outcome of a run that came home, once it lies in its place; of one by another vLLM that it does not."""
+        made_by, first = vllm_of(parcel), self._vllm.get(cell.spec.engine)
+        if None not in (made_by, first) and made_by != first:
+            why = f"node {home.node} has {made_by}, others {first}: install the same there"
+            return replace(home.outcome, status="failed", reason=why)
+        try:
+            outcome = replace(home.outcome, path=str(unpack(parcel, cell, self._out)))
+        except DamagedError as error:
+            return replace(home.outcome, status=AGAIN, reason=f"its run came home damaged: {error}")
+        except OSError as error:
+            why = f"{self._out}: cannot be written ({error.strerror})"
+            return replace(home.outcome, status="failed", reason=why)
+        if made_by is not None:
+            self._vllm.setdefault(cell.spec.engine, made_by)
+        return outcome

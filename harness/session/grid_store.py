@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from harness.core.errors import UserError
+from harness.core.masking import mask
 from harness.published.publish import AlreadyPublished
 from harness.published.store import Store, bring, folder_of, publish_to
 from harness.runs.run import find_runs, load_run
@@ -20,6 +21,8 @@ class GridStore:
 
     def __init__(self, url: str) -> None:
         self.folder = folder_of(url, "-grid")
+        # As it may be shown.
+        self.name = mask(url)
         self._url = url
         # One after the other beside the cells, which need not wait for it.
         self._sender = ThreadPoolExecutor(1)

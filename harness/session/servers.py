@@ -24,14 +24,15 @@ def servers_of(options: RunOptions) -> dict[str, str]:
         raise UserError("--arm names what runs on each server: leave out --policy")
     if options.arms:
         return _named(options.arms)
+    names = split_policies(options.policies)
     if len(options.urls) < 2:
-        if len(options.policies) > 1:
+        if len(names) > 1:
             raise UserError(
                 "--engine endpoint drives the one server that runs there: give one --policy and one --gpu to label it, "
                 "or a --url for each policy"
             )
-        return dict.fromkeys(options.policies or (LABEL,), options.urls[0])
-    names = split_policies(options.policies) or list(string.ascii_lowercase[: len(options.urls)])
+        return dict.fromkeys(names or (LABEL,), options.urls[0])
+    names = names or list(string.ascii_lowercase[: len(options.urls)])
     if len(names) != len(options.urls) or len(set(names)) < len(names):
         raise UserError(
             f"{len(options.urls)} servers and {len(names)} policies ({', '.join(map(one_line, names))}): give each "
@@ -47,6 +48,8 @@ def _named(arms: tuple[str, ...]) -> dict[str, str]:
         name = name.strip()
         if not sign or not name or "/" in name or not name.isprintable():
             raise UserError(f"--arm {shown(text)}: write NAME=URL, such as before=http://127.0.0.1:8000")
+        if split_policies([name]) != [name]:
+            raise UserError(f"--arm {shown(text)}: a name with a comma is two names: take another character")
         if name in servers:
             raise UserError(f"--arm {shown(text)}: {name} names a server already: give each a name of its own")
         servers[name] = url

@@ -11,16 +11,16 @@ from harness.simulate.arrivals import NEVER, Arrivals
 from harness.simulate.batch import BatchLoop
 from harness.simulate.router import Desk, Router
 from harness.simulate.rows import Rows, joined
-from policies.core import STEP_COLUMNS, Policy
+from policies.core import STEP_COLUMNS
 from workloads.core.trace import Ints
 
 _START = STEP_COLUMNS.index("t")
-# Makes one replica of its policy, and of what it gets its requests from.
-MakeLoop = Callable[[Policy, Desk], BatchLoop]
+# Makes one replica of what it gets its requests from.
+MakeLoop = Callable[[Desk], BatchLoop]
 
 
 class Replicas:
-    """A loop for each of the policies, which share the arrivals of one stream.
+    """A loop of each maker's, which share the arrivals of one stream.
 
     The loop whose time is earliest takes its turn, once all that happens by then has: answers that end, and what comes
     and is given to a replica. So a router sees what has happened, and no loop goes beyond what may still come to it.
@@ -31,8 +31,7 @@ class Replicas:
         arrivals: Arrivals,
         refused: frozenset[int],
         router: Router,
-        policies: Sequence[Policy],
-        make: MakeLoop,
+        makers: Sequence[MakeLoop],
         reacts: bool,
     ) -> None:
         self.whole = False
@@ -40,8 +39,8 @@ class Replicas:
         self._refused = refused
         self._router = router
         self._reacts = reacts  # an answer that ends may bring the next request
-        self._desks = [Desk(arrivals.due) for _ in policies]
-        self.loops = [make(policy, desk) for policy, desk in zip(policies, self._desks, strict=True)]
+        self._desks = [Desk(arrivals.due) for _ in makers]
+        self.loops = [make(desk) for make, desk in zip(makers, self._desks, strict=True)]
         self._turns = [loop.turns() for loop in self.loops]
         self._busy: set[int] = set()
         self._ended: list[tuple[int, int, Sequence[int]]] = []  # heap of (end, replica, rows)
@@ -63,7 +62,7 @@ class Replicas:
         self._happen(0)
         while True:
             now, place = min(((self.loops[place].now, place) for place in self._busy), default=(NEVER, -1))
-            event = min(self._ended[0][0] if self._ended else NEVER, self._arrivals.next_due)
+            event = min(self._next_under_way(), self._arrivals.next_due)
             if event <= now and event != NEVER:
                 self._happen(event)
                 continue
@@ -82,7 +81,7 @@ class Replicas:
 
     def drain(self, until: int = NEVER) -> Rows:
         """The rows since the last call, of steps those that began before `until`."""
-        parts = [loop.drain() for loop in self.loops]
+        parts = self._parts()
         rows = joined(parts)
         rows.now_ns = max(part.now_ns for part in parts)
         rows.finished = self.finished
@@ -91,21 +90,36 @@ class Replicas:
         rows.steps, rows.step_replicas = self._held_back.until(rows.steps, replicas, until)
         return rows
 
+    def _parts(self) -> list[Rows]:
+        """The rows of each replica since the last call."""
+        return [loop.drain() for loop in self.loops]
+
     def _happen(self, at: int) -> None:
         """Answers that end at this time, then what comes and whom it goes to."""
         while self._ended and self._ended[0][0] <= at:
             end, place, rows = heapq.heappop(self._ended)
-            self._router.ended(place, len(rows))
-            self._arrivals.ended(rows, end)
+            self._answered(place, rows, end)
         for row in self._arrivals.take(at):
             place = self._router.choose()
             if row in self._refused:
                 self._router.ended(place, 1)
-            self._desks[place].give(row)
-            loop = self.loops[place]
-            if place not in self._busy or loop.holds:
-                loop.wake(at)
-            self._busy.add(place)
+            self._give(place, row, at)
+
+    def _answered(self, place: int, rows: Sequence[int], end: int) -> None:
+        """A replica has ended these."""
+        self._router.ended(place, len(rows))
+        self._arrivals.ended(rows, end)
+
+    def _give(self, place: int, row: int, at: int) -> None:
+        self._desks[place].give(row, at)
+        loop = self.loops[place]
+        if place not in self._busy or loop.holds:
+            loop.wake(at)
+        self._busy.add(place)
+
+    def _next_under_way(self) -> int:
+        """When the next of what is known to happen happens, ns, arrivals apart."""
+        return self._ended[0][0] if self._ended else NEVER
 
     def _turn(self, place: int) -> None:
         """The turn of the loop whose time is earliest."""
@@ -114,7 +128,7 @@ class Replicas:
         if self._reacts:
             # Another's request ends after the beginning of its next step at the earliest.
             others = (self.loops[other].now for other in self._busy if other != place)
-            desk.horizon = min(desk.horizon, min(others, default=NEVER), self._ended[0][0] if self._ended else NEVER)
+            desk.horizon = min(desk.horizon, min(others, default=NEVER), self._next_under_way())
         if not next(self._turns[place]):
             self._busy.discard(place)
         for end, rows in desk.has_ended:

@@ -49,10 +49,10 @@ class Desk:
         self.has_ended: list[tuple[int, Sequence[int]]] = []
         self._rows: list[int] = []
 
-    def give(self, row: int) -> None:
-        """Lays a request here that has just come."""
+    def give(self, row: int, at: int) -> None:
+        """Lays a request here that has come at `at`, ns."""
         self._rows.append(row)
-        self.next_due = min(self.next_due, self.due[row])
+        self.next_due = min(self.next_due, at)
 
     def take(self, now: int) -> list[int]:
         """All that lies here; none of it came after `now`."""

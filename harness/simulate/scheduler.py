@@ -131,6 +131,9 @@ class Scheduler:
             if cache is not None:
                 cached_blocks = cache.find(request, tokens)
                 cached_tokens, shared_blocks = len(cached_blocks) * size, cache.held_by_others(cached_blocks)
+            elif state.prompts_come_computed and request not in state.preemptions:
+                # As of a prompt that a cache has whole, its last token is computed here.
+                cached_tokens = tokens - 1
             # The whole prompt must fit at admission (vLLM's scheduler_reserve_full_isl), even where only a chunk of
             # it is computed now.
             if blocks - shared_blocks + (state.watermark_blocks if running else 0) > state.free_blocks:

@@ -39,6 +39,7 @@ class State:
         self.partial = -1  # the one of them whose prompt is only partly computed
         self.num_computed_tokens = 0  # of its prompt
         self.batch = DecodeBatch(self.num_prompt_tokens, self.max_tokens, limits.block_size)
+        self.prompts_come_computed = False  # with the KV cache that another engine made of them
         self.order = order
         self.fcfs_queue: deque[int] = deque()  # all that wait, where the policy has no order
         self.waiting_queue: Sized = self.fcfs_queue if order is None else order

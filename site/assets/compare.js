@@ -5,6 +5,7 @@
   const known = window.benchCompare;
   if (!form || !known?.index) return;
   const { metrics, boards, best } = known.index;
+  const key = new Set(known.index.key);
   const choice = form.elements;
   const board = new Map();
   const label = new Map();
@@ -37,6 +38,16 @@
     if (Math.abs(value) >= 1e12) return value.toExponential(1);
     if (Math.abs(value) >= 1000) return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
     return String(Number(value.toPrecision(4)));
+  };
+
+  // A ratio as a change: percent, a factor beyond ten.
+  const change = (ratio) => {
+    if (ratio === null || ratio === undefined || !Number.isFinite(ratio)) return "–";
+    if (ratio > 10) return `×${number(Number(ratio.toPrecision(3)))}`;
+    const percent = 100 * (ratio - 1);
+    if (Math.abs(percent) < 0.005) return "0.0 %";
+    const digits = Math.abs(percent) < 0.095 ? 2 : 1;
+    return `${percent < 0 ? "-" : "+"}${Math.abs(percent).toFixed(digits)} %`;
   };
 
   function fill(select, options, wanted) {
@@ -161,7 +172,7 @@
   }
 
   function draw(a, b, sources) {
-    for (const id of ["arms", "differences", "metrics"]) document.querySelector(`#${id} tbody`).replaceChildren();
+    for (const id of ["arms", "differences", "metrics", "rest"]) document.querySelector(`#${id} tbody`).replaceChildren();
     const one = sources[0].arms[a];
     const other = sources[1].arms[b];
     for (const [side, id] of [["A", a], ["B", b]]) {
@@ -176,27 +187,30 @@
     const pair = a === b ? null : pairOf(sources, a, b);
     const invalid = [a, b].filter((id) => level(id)[2] === "INVALID").map((id) => label.get(id));
     const why = pair === null ? reason(a, b) : pair.refusal ? `Values only: ${pair.refusal}` : "";
-    document.getElementById("why").textContent = invalid.length ? `${invalid.join(" and ")}: INVALID, so not ranked. ${why}` : why;
+    document.getElementById("why").textContent = invalid.length ? `${invalid.join(" and ")}: INVALID, so ranked nowhere. ${why}` : why;
     for (const [name, text, unit, better] of metrics) {
       const found = pair?.rows[name];
       const [ratio, low, high, p, word, held, against] = found ? (pair.turned ? turn(found) : found) : [null, null, null, null, null];
       const [x, y] = held === undefined ? [one.values[name] ?? [], other.values[name] ?? []] : [[held], [against]];
       if (x[0] === undefined && y[0] === undefined) continue;
-      const interval = low === null ? "–" : `${number(low)} … ${number(high)}`;
-      const said = invalid.length ? "not ranked" : better === "neither" ? "–" : word ?? "–";
+      const interval = low === null ? "–" : `${change(low)} … ${change(high)}`;
+      const said = better === "neither" ? "–" : word ?? (invalid.length ? "not ranked" : "–");
       const sign = { better: "▲ ", worse: "▼ " }[said] ?? "";
       const plain = ratio ?? (x[0] && y[0] !== undefined ? y[0] / x[0] : null);
       const named = document.createElement("span");
       const way = document.createElement("small");
       way.textContent = better === "neither" ? "" : ` ${better} is better`;
       named.append(text, way);
-      row("metrics", [
+      row(key.has(name) ? "metrics" : "rest", [
         named, unit || "–",
         { text: number(x[0]), value: x[0] }, { text: number(y[0]), value: y[0] },
-        { text: plain === null ? "–" : `×${number(plain)}`, value: plain }, interval, { text: p !== null && p < 1e-4 ? "< 0.0001" : number(p), value: p },
+        { text: change(plain), value: plain }, { text: interval, className: "nowrap" }, { text: p !== null && p < 1e-4 ? "< 0.0001" : number(p), value: p },
         { text: sign + said, className: { better: "better", worse: "worse" }[said] ?? "same" },
       ], { metric: name });
     }
+    const rest = document.querySelectorAll("#rest tbody tr").length;
+    document.getElementById("others").hidden = !rest;
+    document.querySelector("#others summary").textContent = `The other ${rest} metrics`;
     const notes = pair?.notes ?? [];
     document.getElementById("notes").replaceChildren(...notes.map((text) => {
       const item = document.createElement("li");

@@ -22,7 +22,7 @@ from tests.support.browsed import HOSTILE, Opener
 from tests.support.commands import BENCH
 from tests.support.runfactory import SPEC, toy_run, write_run, write_toy
 
-RUN = ("run", "--requests", "200", "--concurrency", "64", "--slots", "32", "--workload")
+RUN = ("run", "--alone", "--repeat", "2", "--requests", "200", "--concurrency", "64", "--slots", "32", "--workload")
 LENGTHS = "synthetic:mu_l=128,mu_o=48,jitter=0.5"
 
 
@@ -48,7 +48,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("published") / "results"
     cache = {"BENCH_CACHE": str(root.parent / "cache"), "HF_HUB_OFFLINE": "1"}
     for more in (
-        (LENGTHS, "--gpu", "l40s", "--policy", "v1,v0,ebplus", "--repeat", "2", "--slo", "ttft_s=1"),
+        (LENGTHS, "--gpu", "l40s", "--policy", "v1,v0,ebplus", "--slo", "ttft_s=1"),
         (LENGTHS, "--gpu", "h100-sxm", "--policy", "v1,ljf,isjl:alpha=10,isjl:alpha=40", "--lengths", "oracle"),
     ):
         command = [BENCH, *RUN, *more, "--out", str(root)]

@@ -104,9 +104,9 @@ def test_what_is_wrong_with_an_endpoint_is_said(bench: Bench, options: tuple[str
     assert len(result.err.splitlines()) == 1
 
 
-def test_one_server_is_one_policy(bench: Bench, serve: Serve) -> None:
-    url, _ = serve()
-    result = bench(*ENDPOINT_RUN, "--url", url, "--policy", "a", "--policy", "b")
+@pytest.mark.parametrize("policies", [("--policy", "a", "--policy", "b"), ("--policy", "a,b")])
+def test_one_server_is_one_policy(policies: tuple[str, ...], bench: Bench) -> None:
+    result = bench(*ENDPOINT_RUN, "--url", "http://127.0.0.1:9", *policies)
     assert result.code == 2
     assert "one --policy" in result.err
 

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.conftest import serve
-from tests.support.commands import Bench, Serve, bench_in
-from tests.support.partial_runs import wait_until
+from tests.support.commands import BENCH, Bench, Serve, bench_in
+from tests.support.partial_runs import wait_for_completed, wait_until
 
 pytest.importorskip("ray", reason="pip install 'schedbench[ray]'")
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(300)]
@@ -57,8 +57,8 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def far_node(cluster: Any) -> Iterator[None]:
-    """A node whose monotonic clock is ahead by AHEAD_S."""
+def far_node(cluster: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A node whose monotonic clock is ahead by AHEAD_S, with its process."""
     if subprocess.run([*ELSEWHEN, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no time namespace may be made here (unshare --time needs root)")
     ray = str(Path(sys.executable).with_name("ray"))
@@ -78,13 +78,13 @@ def far_node(cluster: Any) -> Iterator[None]:
             wait_until(lambda: len([node for node in ray_here.nodes() if node["Alive"]]) >= 2, process)
         finally:
             ray_here.shutdown()
-        yield
+        yield process
         # unshare heeds no other signal.
         process.kill()
 
 
 def test_one_schedule_from_two_hosts_of_two_clocks(
-    cluster: Any, far_node: None, bench: Bench, serve: Serve, tmp_path: Path
+    cluster: Any, far_node: subprocess.Popen[bytes], bench: Bench, serve: Serve, tmp_path: Path
 ) -> None:
     url, _ = serve()
     result = bench(*OPEN_LOOP, "--url", url, "--drivers", "2", "--address", cluster.address, "--json")
@@ -121,3 +121,21 @@ def test_more_processes_than_a_host_has_processors_is_a_line(cluster: Any, bench
     result = bench(*OPEN_LOOP, "--url", url, "--drivers", "1", "--processes", "9", "--address", cluster.address)
     assert result.code == 2
     assert "has 2 processors, and each driving process takes one" in result.err.splitlines()[-1]
+
+
+def test_a_host_that_is_lost_ends_the_run_which_keeps_what_was_recorded(
+    cluster: Any, far_node: subprocess.Popen[bytes], serve: Serve, tmp_path: Path
+) -> None:
+    """The last one: the node is gone after it."""
+    url, _ = serve()
+    command = [BENCH, *OPEN_LOOP, "--requests", "5000", "--url", url, "--drivers", "2", "--address", cluster.address]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_completed(process, tmp_path)
+        far_node.kill()
+        _, err = process.communicate()
+    assert process.returncode == 3, err
+    assert "a driving process died; what it had recorded is kept" in err
+    (manifest,) = (json.loads(path.read_text()) for path in tmp_path.rglob("run.json"))
+    assert manifest["status"] == "failed"
+    assert 0 < manifest["counts"]["completed"] < 5000
+    assert len(manifest["client"]["hosts"]) == 2

@@ -56,7 +56,7 @@ def job(name: str, options: dict[str, str]) -> dict[str, object]:
 def test_a_job_that_cannot_be_done_says_so_in_a_line_and_the_next_goes_on(engine: EmulatedEngine) -> None:
     assert engine.refuses(job("ebb", {})) == (
         "PolicyError: unknown policy 'ebb': did you mean eb? "
-        "known are v0, v0-engine, v1, eb, ebplus, mb, adaptive, sjf, ljf, isjl, stock, v1-interval, erratic, fcfs"
+        "known are v0, v0-engine, v1, eb, ebplus, mb, adaptive, sjf, ljf, isjl, stock, v1-interval, pd, erratic, fcfs"
     )
     assert engine.refuses(job("eb", {})).startswith("PolicyError: this policy needs the step costs")
     assert "k=9 is above the 4 slots" in engine.refuses(job("eb", {"k": "9"}))

@@ -54,9 +54,9 @@ CHANGE = ALWAYS | {"mode_changes": 30, "watermark_held": 50}
 # Each shard sees everything that it is there for; `make soak` plays more of each kind.
 SOAK = settings.default is not None and settings.default.max_examples > 1000
 SHARDS = (
-    *(Shard(any_case, range(first, first + 50), ANY) for first in range(0, 1000 if SOAK else 100, 50)),
+    *(Shard(any_case, range(first, first + 50), ANY) for first in range(0, 1000 if SOAK else 50, 50)),
     Shard(crowded_case, range(0, 150, 5), FULL),
-    *(Shard(ordered_case, range(first, first + 25), ORDER) for first in range(200, 1000 if SOAK else 250, 25)),
+    *(Shard(ordered_case, range(first, first + 25), ORDER) for first in range(200, 1000 if SOAK else 225, 25)),
     *(Shard(changing_case, range(first, first + 25), CHANGE) for first in range(150, 500 if SOAK else 175, 25)),
 )
 

@@ -8,14 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.routers import LEAST_LOADED
+from harness.engines.pools import prompts_alone
 from harness.simulate.arrivals import NEVER, Arrivals
 from harness.simulate.batch import BatchLoop
 from harness.simulate.limits import too_long
+from harness.simulate.pools import Pools
 from harness.simulate.replicas import Replicas
 from harness.simulate.router import Desk, Router
 from harness.simulate.rows import REQUEST_FIELDS, Rows
 from policies.core import STEP_COLUMNS, Policy, PolicyState
 from tests.support.batch_cases import Case
+from workloads.core.stream import Stream
 
 Ints = npt.NDArray[np.int64]
 
@@ -59,11 +62,20 @@ class Together:
         return [self.states[i] if i >= 0 else None for i in self.step_column("state")[which].tolist()]
 
 
-def loop_of(case: Case, policy: Policy, desk: Desk, states: list[PolicyState]) -> BatchLoop:
-    limit = case.max_duration_s
-    return BatchLoop(
-        case.stream, policy, case.model, case.limits, True, limit, case.hints, case.cache(), desk=desk, states=states
+def loop_of(
+    case: Case,
+    policy: Policy,
+    desk: Desk,
+    states: list[PolicyState],
+    stream: Stream | None = None,
+    computed: bool = False,
+) -> BatchLoop:
+    limit, stream = case.max_duration_s, stream or case.stream
+    loop = BatchLoop(
+        stream, policy, case.model, case.limits, True, limit, case.hints, case.cache(), desk=desk, states=states
     )
+    loop.state.prompts_come_computed = computed
+    return loop
 
 
 def play_together(case: Case, replicas: int, rule: str = LEAST_LOADED) -> Together:
@@ -75,13 +87,26 @@ def play_together(case: Case, replicas: int, rule: str = LEAST_LOADED) -> Togeth
             Arrivals(case.stream, limit, refused),
             refused,
             Router(rule, replicas),
-            [case.new_policy() for _ in range(replicas)],
-            lambda policy, desk: loop_of(case, policy, desk, states),
+            [lambda desk: loop_of(case, case.new_policy(), desk, states)] * replicas,
             case.due_ns is None or case.talks is not None,
         ),
         states=states,
     )
 
+    return _run(together, case)
+
+
+def play_pools(case: Case, prefill: int, decode: int, transfers_ns: list[int], rule: str = LEAST_LOADED) -> Together:
+    refused = too_long(case.stream.trace, case.limits)
+    states: list[PolicyState] = []
+    prompts = prompts_alone(case.stream)
+    makers = [lambda desk: loop_of(case, case.new_policy(), desk, states, prompts)] * prefill
+    makers += [lambda desk: loop_of(case, case.new_policy(), desk, states, computed=True)] * decode
+    pools = Pools(Arrivals(case.stream, NEVER, refused), refused, rule, prefill, makers, transfers_ns)
+    return _run(Together(pools, states=states), case)
+
+
+def _run(together: Together, case: Case) -> Together:
     def sink(chunk: Rows) -> bool:
         together.chunks.append(chunk)
         return True
@@ -94,17 +119,19 @@ def play_together(case: Case, replicas: int, rule: str = LEAST_LOADED) -> Togeth
 class Script(Desk):
     """Lays rows here when they are due, as if nobody else were there."""
 
-    def __init__(self, due: list[int], rows: list[int]) -> None:
+    def __init__(self, due: list[int], rows: list[int], ready: dict[int, int] | None = None) -> None:
         super().__init__(due)
-        self._left = sorted(rows, key=lambda row: (due[row], row))
+        self._ready = {row: due[row] for row in rows} if ready is None else ready
+        # Of equal times those given first.
+        self._left = sorted(rows if ready is None else ready, key=self._ready.__getitem__)
         self._look()
 
     def _look(self) -> None:
-        self.next_due = self.horizon = self.due[self._left[0]] if self._left else NEVER
+        self.next_due = self.horizon = self._ready[self._left[0]] if self._left else NEVER
 
     def take(self, now: int) -> list[int]:
         """Those that are due by `now`."""
-        ready = sum(self.due[row] <= now for row in self._left)
+        ready = sum(self._ready[row] <= now for row in self._left)
         rows, self._left = self._left[:ready], self._left[ready:]
         self._look()
         return rows
@@ -112,7 +139,20 @@ class Script(Desk):
 
 def play_alone(case: Case, due: list[int], rows: list[int]) -> Rows:
     """One engine that gets these rows when they are due."""
-    loop = loop_of(case, case.new_policy(), Script(due, rows), [])
+    return _alone(loop_of(case, case.new_policy(), Script(due, sorted(rows)), []))
+
+
+def play_prompts(case: Case, due: list[int], rows: list[int]) -> Rows:
+    """One engine that computes the prompts of these rows when they are due, and gives one token each."""
+    return _alone(loop_of(case, case.new_policy(), Script(due, sorted(rows)), [], prompts_alone(case.stream)))
+
+
+def play_decodes(case: Case, due: list[int], ready: dict[int, int]) -> Rows:
+    """One engine that gets prompts computed, each at its time."""
+    return _alone(loop_of(case, case.new_policy(), Script(due, [], ready), [], computed=True))
+
+
+def _alone(loop: BatchLoop) -> Rows:
     kept: list[Rows] = []
 
     def sink(chunk: Rows) -> bool:

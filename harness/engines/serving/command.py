@@ -37,7 +37,10 @@ _OURS = {
     "--enable-prefix-caching": "--prefix-caching",
     "--no-enable-prefix-caching": "--prefix-caching",
     "--config": "nothing: give its flags one by one",
+    "--tensor-parallel-size": "--tp",
+    "--data-parallel-size": "nothing: one engine has one step log; of several give the server's address, --url",
 }
+_SHORT = {"-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size"}
 _SECRET = {
     "--api-key": "the server is bench's own and asks for none",
     "--hf-token": "put it in the environment variable HF_TOKEN",
@@ -90,6 +93,7 @@ def read_engine_args(text: str) -> str:
         raise UserError(f"--engine-args {text!r}: starts with no flag: write it as for `vllm serve`, without the model")
     for word in words:
         flag = word.partition("=")[0].replace("_", "-")
+        flag = _SHORT.get(flag, flag)
         if not flag.startswith("--"):
             continue
         if flag in _SECRET:

@@ -32,9 +32,14 @@ def screen_of(monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
 @given(st.text(max_size=20))
 def test_a_visible_text_has_no_controls_and_is_the_same_json(text: str) -> None:
     shown = visible(text)
-    assert all(letter.isprintable() or letter in "\n\t" for letter in shown)
+    # A space that breaks no line acts on nothing.
+    assert all(letter.isprintable() or letter in "\n\t\u00a0" for letter in shown)
     assert shown == text or not text.isprintable()
     assert json.loads(visible(json.dumps({text: text}, ensure_ascii=False))) == {text: text}
+
+
+def test_a_space_that_breaks_no_line_stays_one() -> None:
+    assert visible("N\u00a01,024\u200b") == "N\u00a01,024\\u200b"
 
 
 def test_print_echo_and_tables_show_what_a_terminal_would_obey(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,11 +106,20 @@ def test_a_version_without_the_setting_is_named() -> None:
             words_of(spec, flags=frozenset())
 
 
+def test_the_gpus_that_share_the_model_are_told_where_there_are_several() -> None:
+    assert value(words_of(dataclasses.replace(SPEC, tp=2)), "--tensor-parallel-size") == "2"
+    assert "--tensor-parallel-size" not in words_of(SPEC)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("--max-num-seqs 4", "--slots"),
         ("--max_num_seqs=4", "--slots"),
+        ("--tensor-parallel-size 2", "decides it by --tp$"),
+        ("--enforce-eager -tp 2", "decides it by --tp$"),
+        ("--data-parallel-size=2", "one engine has one step log.*--url"),
+        ("-dp 2", "leave out --data-parallel-size"),
         ("--max-num-s 4", "--slots"),
         ("--enforce-eager --port 1", "a free one"),
         ("--scheduler-cls x.Y", "--policy"),
@@ -132,7 +141,7 @@ def test_extra_flags_have_one_form() -> None:
         read_engine_args("  --dtype   float32 --hf-overrides '{\"a\": 1}' ")
         == "--dtype float32 --hf-overrides '{\"a\": 1}'"
     )
-    assert read_engine_args("--model-impl vllm -tp 2") == "--model-impl vllm -tp 2"
+    assert read_engine_args("--model-impl vllm -pp 2") == "--model-impl vllm -pp 2"
     assert read_engine_args("") == ""
 
 

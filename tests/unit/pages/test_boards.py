@@ -146,7 +146,7 @@ def test_where_nothing_gains_the_baseline_is_kept_and_the_dearest_named(tmp_path
     write_three(tmp_path / "results", {"v1": 1.0, "v0": 0.9, "eb": 0.5})
     answer = answer_of(only_board(site(tmp_path)))
     assert (answer.tone, answer.short) == (KEEP, "keep v1")
-    assert answer.sentences[0] == "Keep v1: none of 2 others was shown to be better in output tok/s."
+    assert answer.sentences[0] == "Keep v1: none of 2 others was shown to be better in steady output tok/s."
     assert answer.sentences[1].startswith("eb costs most: -5")
 
 

@@ -6,7 +6,9 @@ import pytest
 
 from policies.catalog import (
     ALIASES,
+    NO_SCHEDULER_OF_OURS,
     POLICIES,
+    POOLS,
     STOCK,
     canonical_policy,
     find_policy,
@@ -70,7 +72,7 @@ def test_what_is_no_option_is_refused(text: str, says: str) -> None:
         ("isjl", "isjl needs alpha=…, the largest gap, tokens: such as isjl:alpha=100"),
         ("isjl:plan=0.5", "isjl needs alpha=…"),
         ("sjf:x=1", "it takes no options"),
-        ("", "known are v0, v0-engine, v1, eb, ebplus, mb, adaptive, sjf, ljf, isjl, stock, v1-interval, fcfs"),
+        ("", "known are v0, v0-engine, v1, eb, ebplus, mb, adaptive, sjf, ljf, isjl, stock, v1-interval, pd, fcfs"),
         ("zzz", "unknown policy 'zzz': known are"),
         ("eb:theta_mn=0.1", "did you mean theta_min?"),
         ("ebplus:detla=1e-5", "did you mean delta?"),
@@ -251,7 +253,7 @@ EVERY = {
 }
 
 
-@pytest.mark.parametrize("name", [*sorted(POLICIES.keys() - {STOCK}), *ALIASES])
+@pytest.mark.parametrize("name", [*sorted(POLICIES.keys() - NO_SCHEDULER_OF_OURS), *ALIASES])
 def test_a_canonical_name_read_again_is_the_same_policy(name: str) -> None:
     options = [option.name for option in find_policy(name).options]
     assert set(options) <= set(EVERY)
@@ -319,6 +321,15 @@ def test_the_first_threshold_by_default_is_cut_to_the_limits() -> None:
     assert canonical_policy("ebplus", {"theta_max": "0.5"}) == "ebplus:theta_max=0.5"
     make_policy("ebplus", {"theta_max": "0.5"}, 64, COSTS)
     assert read_options("ebplus", {"theta_init": "0.8"})["theta_init"] == 0.8
+
+
+def test_engines_of_two_kinds_are_named_and_no_scheduler_is_made_of_them() -> None:
+    assert canonical("pd:decode=2,prefill=1") == "pd:decode=2"
+    assert canonical("pd:prefill=1,decode=1") == POOLS
+    with pytest.raises(PolicyError, match="--engine simulated --replicas"):
+        made(POOLS)
+    with pytest.raises(PolicyError, match="prefill=0 must be a whole number of 1 to"):
+        canonical("pd:prefill=0")
 
 
 def test_what_is_vllms_own_is_named_and_not_made() -> None:

@@ -202,7 +202,7 @@ def test_a_price_is_per_token_or_per_million() -> None:
 
 def test_prices_come_with_date_and_source_from_a_profile(tmp_path: Path) -> None:
     options: dict[str, Any] = {"price_in": None, "price_out": None, "gpu_hour": None, "prices": None, "currency": None}
-    pair = [("a100", "Qwen/Qwen3-8B")]
+    pair = [("a100", "Qwen/Qwen3-8B", 1)]
     assert prices_of_runs(given_prices(options), pair) == ({}, {})
     tokens = {"price_in": "0.1/M", "price_out": "0.3/M"}
     found, sources = prices_of_runs(given_prices(options | tokens | {"prices": "profile"}), pair)
@@ -211,6 +211,14 @@ def test_prices_come_with_date_and_source_from_a_profile(tmp_path: Path) -> None
     (line,) = [line for line in price_lines(sources) if "GPU hour" in line]
     assert hour.date in line
     assert hour.source in line
+    several, told = prices_of_runs(
+        given_prices(options | tokens | {"prices": "profile"}), [("a100", "Qwen/Qwen3-8B", 4)]
+    )
+    assert several[0].gpu_hour == 4 * hour.value
+    assert "4 GPUs at " in told["4 × a100 / Qwen/Qwen3-8B"]["gpu_hour"]["source"]
+    # One that is given is of all of them already.
+    given = given_prices(options | tokens | {"gpu_hour": "3"})
+    assert prices_of_runs(given, [("a100", "Qwen/Qwen3-8B", 4)])[0][0].gpu_hour == 3
     with pytest.raises(UserError, match=r"no price of a prompt token.*--price-in and --price-out"):
         prices_of_runs(GivenPrices({}, True, None), pair)
     with pytest.raises(UserError, match=r"give --gpu-hour$"):
@@ -218,7 +226,7 @@ def test_prices_come_with_date_and_source_from_a_profile(tmp_path: Path) -> None
     with pytest.raises(UserError, match="EUR and USD"):
         prices_of_runs(given_prices(options | tokens | {"prices": "profile", "currency": "EUR"}), pair)
     with pytest.raises(UserError, match="no price of a GPU hour"):
-        prices_of_runs(given_prices(options | tokens | {"prices": "profile"}), [("unknown", "mine")])
+        prices_of_runs(given_prices(options | tokens | {"prices": "profile"}), [("unknown", "mine", 1)])
     assert "prices" not in json.dumps(load_pair("a100", "Qwen/Qwen3-8B").to_manifest())
 
 

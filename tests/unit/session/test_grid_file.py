@@ -107,6 +107,7 @@ def test_the_cells_are_the_product_without_what_is_skipped(
     [
         ("gpu = [", "not a TOML file"),
         (BASE + "polcy = 3", "no option 'polcy'; did you mean policy?"),
+        (BASE + "drivers = 2", "drivers is for bench run alone"),
         (BASE + "slots = []", "slots is an empty list"),
         (BASE + "slots = [16, 'x']", "slots is 'x': give a whole number"),
         (BASE + "repeat = [1, 2]", "repeat is a list"),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from harness.runs.schema import KIND_OF
 from harness.session.grid_file import Point
 from harness.session.grid_parcel import DamagedError, Parcel, pack, unpack
 from harness.session.grid_plan import Cell, plan_grid
-from harness.session.grid_ray import needs
-from harness.session.grid_worker import run_cell
+from harness.session.grid_ray import Home, RayExecutor, needs
+from harness.session.grid_worker import Outcome, run_cell
 from tests.support.grids import assert_same_grids
 
 
@@ -66,6 +69,56 @@ def test_what_is_no_run_of_the_cell_is_not_taken(sent: tuple[Cell, Parcel, Path]
     with pytest.raises(DamagedError, match="requests"):
         unpack(without, cell, tmp_path)
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+class Receiving(RayExecutor):
+    """The part that takes runs in, without a cluster."""
+
+    def __init__(self, out: Path) -> None:
+        self._out, self._vllm = out, {}
+
+    def receive(self, cell: Cell, parcel: Parcel, node: str) -> Outcome:
+        return self._received(cell, Home(Outcome(cell.key, "complete"), parcel, node), parcel)
+
+
+def test_a_run_by_another_vllm_does_not_come_home(sent: tuple[Cell, Parcel, Path], tmp_path: Path) -> None:
+    cell, parcel, _ = sent
+    receiving = Receiving(tmp_path)
+
+    def made_by(engine: str, version: str, seed: int) -> tuple[Cell, Parcel]:
+        """The same run as an engine of that version would have made it."""
+        spec = replace(cell.spec, engine=engine, seed=seed)
+        told = json.loads(parcel.files["run.json"])
+        told |= {"spec": spec.to_dict(), "digest": spec.digest, "kind": KIND_OF[engine]}
+        told["provenance"] |= {"engine_version": version}
+        files = {**parcel.files, "run.json": json.dumps(told).encode()}
+        digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+        return Cell(spec, cell.options, spec.digest), Parcel(f"{engine}/{seed}", files, digests)
+
+    assert receiving.receive(*made_by("vllm", "0.11.0", 1), "10.0.0.1").status == "complete"
+    assert receiving.receive(*made_by("vllm", "0.11.0", 2), "10.0.0.2").status == "complete"
+    other = receiving.receive(*made_by("vllm", "0.10.2", 3), "10.0.0.3")
+    assert other.status == "failed"
+    assert other.reason == "node 10.0.0.3 has vllm 0.10.2, others vllm 0.11.0: install the same there"
+    assert not (tmp_path / "vllm" / "3").exists()
+    # What bench itself brings is held to be the same already.
+    assert receiving.receive(*made_by("emulated", "0.10.2", 4), "10.0.0.3").status == "complete"
+    for seed, version in enumerate("ab"):
+        assert receiving.receive(*made_by("endpoint", version, seed), "10.0.0.1").status == "complete"
+
+
+def test_a_run_that_arrives_damaged_runs_again_and_sets_no_version(
+    sent: tuple[Cell, Parcel, Path], tmp_path: Path
+) -> None:
+    cell, parcel, _ = sent
+    torn = damaged(parcel, "run.json", parcel.files["run.json"].replace(b"simulated", b"emulated", 1))
+    receiving = Receiving(tmp_path)
+    outcome = receiving.receive(replace(cell, spec=replace(cell.spec, engine="emulated")), torn, "10.0.0.1")
+    assert (outcome.status, outcome.reason) == (
+        "again",
+        "its run came home damaged: run.json is not the file that was sent",
+    )
+    assert receiving._vllm == {}
 
 
 def test_a_real_engine_asks_for_its_gpus_and_leaves_no_process(sent: tuple[Cell, Parcel, Path]) -> None:

@@ -66,6 +66,18 @@ def test_a_run_of_before_a_field_of_the_spec_is_the_same_cell(plan: Plan, tmp_pa
     assert found.finished == {plan.cells[0].key: str(path)}
 
 
+def test_a_clock_that_steps_changes_nothing_of_what_is_finished(plan: Plan, tmp_path: Path) -> None:
+    # One run is of a time to come, the other's file of long ago.
+    run, other = (ran(plan, number, tmp_path) for number in range(2))
+    ahead = run.rename(run.with_name(f"2099{run.name[4:]}"))
+    os.utime(other / "run.json", ns=(0, 0))
+    with alone_in(tmp_path):
+        for _ in range(2):
+            todo = resume(plan, tmp_path, retry_failed=False)
+            assert todo.found.finished == {plan.cells[0].key: str(ahead), plan.cells[1].key: str(other)}
+            todo.index.write()
+
+
 def test_what_the_index_knows_is_not_read_and_what_changed_is_read_again(plan: Plan, tmp_path: Path) -> None:
     known, changed, gone = (ran(plan, number, tmp_path) for number in range(3))
     with alone_in(tmp_path):

@@ -16,7 +16,7 @@ A, B = "http://127.0.0.1:1", "http://127.0.0.1:2"
     [
         (RunOptions(urls=(A,)), {"external": A}),
         (RunOptions(urls=(A,), policies=("mine v2",)), {"mine v2": A}),
-        (RunOptions(urls=(A,), policies=("v1,ebplus",)), {"v1,ebplus": A}),
+        (RunOptions(urls=(A,), policies=("eb:k=4,theta_min=0.7",)), {"eb:k=4,theta_min=0.7": A}),
         (RunOptions(urls=(A, B)), {"a": A, "b": B}),
         (RunOptions(urls=(A, A)), {"a": A, "b": A}),
         (RunOptions(urls=(A, B), policies=("v1,eb:k=4",)), {"v1": A, "eb:k=4": B}),
@@ -34,6 +34,7 @@ def test_every_server_has_a_name(options: RunOptions, servers: dict[str, str]) -
     ("options", "told"),
     [
         (RunOptions(urls=(A,), policies=("a", "b")), "a --url for each policy"),
+        (RunOptions(urls=(A,), policies=("a,b",)), "a --url for each policy"),
         (RunOptions(urls=(A, B), policies=("v1",)), "2 servers and 1 policies"),
         (RunOptions(urls=(A, B), policies=("v1,v1",)), "a --policy of its own"),
         (RunOptions(urls=(A, B), arms=(f"x={A}",)), "leave out --url"),
@@ -43,6 +44,8 @@ def test_every_server_has_a_name(options: RunOptions, servers: dict[str, str]) -
         (RunOptions(arms=(f"a/b={A}",)), "NAME=URL"),
         (RunOptions(arms=(f"x={A}", f"x={B}")), "names a server already"),
         (RunOptions(arms=(f"x\ny={A}",)), "NAME=URL"),
+        (RunOptions(arms=(f"x,y={A}",)), "two names"),
+        (RunOptions(arms=(f"v1,k={A}",)), "two names"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_line(options: RunOptions, told: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -12,12 +14,14 @@ import pytest
 
 from harness.core.errors import UserError
 from harness.core.runspec import RunSpec
+from harness.measure.facts import Facts
+from harness.published.detail import CURVES, GAPS, QUANTILES, STRETCHES
 from harness.published.figures import examine, other_figures
 from harness.published.tables import RunTables
 from harness.published.verify import verify_run
 from harness.runs.run import load_run
-from harness.runs.tables import read_table
-from harness.runs.thin import is_thin, table_digest
+from harness.runs.tables import FORM, read_table
+from harness.runs.thin import has_figures, is_thin, table_digest
 from harness.session.one_run import prepare, run
 from harness.session.thin import expand, thin
 
@@ -83,6 +87,27 @@ def test_forged_figures_are_found_against_the_tables(path: Path) -> None:
     assert "figures.json: detail.course.waiting.3 is not what" in (other_figures(run, tables) or "")
 
 
+def test_figures_of_another_form_are_as_if_they_were_not_there(path: Path) -> None:
+    list(thin([path]))
+    assert has_figures(path)
+    told = json.loads((path / "figures.json").read_text())
+    for form in (FORM - 1, None, "2"):
+        (path / "figures.json").write_text(json.dumps(told | {"form": form}, separators=(",", ":")))
+        assert not has_figures(path)
+    with pytest.raises(UserError, match=r"requests\.parquet: not kept here"):
+        examine(load_run(path))
+    list(expand([path]))
+    run = load_run(path)
+    with pytest.raises(UserError, match=f"its form is '2', this bench has {FORM}: take it from a copy"):
+        other_figures(run, RunTables.of(run))
+
+
+def test_what_figures_hold_changes_their_form() -> None:
+    """A build of before must not be taken for one of now: who changes this raises FORM, and then this."""
+    holds = [[field.name for field in dataclasses.fields(Facts)], QUANTILES, STRETCHES, GAPS, CURVES]
+    assert (FORM, hashlib.sha256(json.dumps(holds).encode()).hexdigest()[:8]) == (2, "0ca212b0")
+
+
 @pytest.mark.parametrize(
     ("part", "value"),
     [
@@ -114,7 +139,7 @@ def test_figures_of_another_shape_leave_the_run_out_and_no_page_breaks(path: Pat
     for name in above:
         place = place[name]
     place[last] = value
-    (path / "figures.json").write_text(json.dumps(told))
+    (path / "figures.json").write_text(json.dumps(told, separators=(",", ":")))
     with pytest.raises(UserError, match=r"figures\.json: .*make it again"):
         examine(load_run(path))
 

@@ -12,11 +12,15 @@ from harness.simulate.replicas import Replicas
 from harness.simulate.router import Router
 from harness.simulate.rows import Rows
 from policies.catalog import make_policy
-from policies.core import PolicyState
+from policies.core import Policy, PolicyState
 from tests.unit.simulate.test_batch import MS, Millisecond, stream_of
 from workloads.core.stream import Stream
 
 LIMITS = EngineLimits(slots=4, token_budget=64, kv_blocks=100, max_model_len=100)
+
+
+def v1() -> Policy:
+    return make_policy("v1", {}, LIMITS.slots, None)
 
 
 def served(stream: Stream, rule: str) -> dict[int, tuple[int, int, int, int]]:
@@ -27,8 +31,7 @@ def served(stream: Stream, rule: str) -> dict[int, tuple[int, int, int, int]]:
         Arrivals(stream, NEVER, refused),
         refused,
         Router(rule, 2),
-        [make_policy("v1", {}, LIMITS.slots, None) for _ in range(2)],
-        lambda policy, desk: BatchLoop(stream, policy, Millisecond(), LIMITS, desk=desk, states=states),
+        [lambda desk: BatchLoop(stream, v1(), Millisecond(), LIMITS, desk=desk, states=states)] * 2,
         reacts=stream.due_ns is None,
     )
     kept: list[Rows] = []
