@@ -123,7 +123,7 @@ def _stream(workload: str, arrival: str, requests: int, seed: int) -> Stream:
 
 def simulate(spec: RunSpec, noise_seed: int = 0, step: float = 0.0, factor: float = 1.0) -> Run:
     """One run under this noise; of closed loops under none each is made once, and slower ones are scaled."""
-    asked = (spec.workload, spec.arrival, spec.requests, spec.seed, spec.policy)
+    asked = (spec.workload, spec.arrival, spec.requests, spec.seed, spec.policy, spec.slots)
     if step or not is_closed_loop(spec):
         light = _simulated(*asked, noise_seed, step, factor)
     else:
@@ -134,16 +134,24 @@ def simulate(spec: RunSpec, noise_seed: int = 0, step: float = 0.0, factor: floa
 
 
 @lru_cache(maxsize=64)
-def _quiet(workload: str, arrival: str, requests: int, seed: int, policy: str) -> Light:
+def _quiet(workload: str, arrival: str, requests: int, seed: int, policy: str, slots: int) -> Light:
     """A run without noise."""
-    return _simulated(workload, arrival, requests, seed, policy, 0, 0.0, 1.0)
+    return _simulated(workload, arrival, requests, seed, policy, slots, 0, 0.0, 1.0)
 
 
 def _simulated(
-    workload: str, arrival: str, requests: int, seed: int, policy: str, noise_seed: int, step: float, factor: float
+    workload: str,
+    arrival: str,
+    requests: int,
+    seed: int,
+    policy: str,
+    slots: int,
+    noise_seed: int,
+    step: float,
+    factor: float,
 ) -> Light:
     """What a run is like whose steps take a factor longer, each by a normal share more or less."""
-    spec = replace(BASE, workload=workload, arrival=arrival, requests=requests, seed=seed, policy=policy)
+    spec = replace(BASE, workload=workload, arrival=arrival, requests=requests, seed=seed, policy=policy, slots=slots)
     engine = Simulated(spec, _stream(workload, arrival, requests, seed))
     engine.cost = Noisy(engine.cost, noise_seed, step, factor)
     tables = Tables()
@@ -169,12 +177,12 @@ def capacity(workload: str, requests: int = 20_000, seed: int = 0) -> float:
     return rate.value
 
 
-def load(workload: str, share: float | None, requests: int | None = None) -> RunSpec:
-    """A closed loop (`share` None), or an open one at this share of the capacity."""
-    arrival = f"closed:concurrency={IN_FLIGHT}"
+def load(workload: str, share: float | None, requests: int | None = None, slots: int = IN_FLIGHT) -> RunSpec:
+    """A closed loop of so many slots (`share` None), or an open one at this share of the capacity."""
+    arrival = f"closed:concurrency={slots}"
     if share is not None:
         arrival = f"poisson:rate={share * capacity(workload):.6f}"
-    return replace(BASE, workload=workload, arrival=arrival, requests=requests or WAVES * IN_FLIGHT)
+    return replace(BASE, workload=workload, arrival=arrival, requests=requests or WAVES * slots, slots=slots)
 
 
 def arms(

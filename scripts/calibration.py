@@ -42,9 +42,11 @@ from harness.report.spread import deviation_of
 from harness.report.words import BETTER, WORSE, ComparedMetric, Rules, decide, headline_of
 from harness.runs.run import Run
 
-# More runs of the baseline where there are some (A/A), repeats of an interval, and requests of a long run.
-AA, REPEATS, LONG = 5, 5, 2000 * IN_FLIGHT
-LOADS = (0.9, 1.0, 1.2)
+# More runs of the baseline where there are some (A/A), repeats of an interval, slots where one is looked at (real
+# lengths come in clusters, of which a small run may hold one or none), and requests of a long run.
+AA, REPEATS, WIDE = 5, 5, 2 * IN_FLIGHT
+LONG = 1000 * WIDE
+LOADS = (0.9, 1.2)
 T = TypeVar("T")
 
 
@@ -129,7 +131,7 @@ def table_of_coverage(runs: int, each: Each) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for workload in WORKLOADS:
         told = workload.partition(":")[0]
-        spec = load(workload, None)
+        spec = load(workload, None, slots=WIDE)
         truths = list(each(_steady, [replace(spec, requests=LONG, seed=10**6, policy=one) for one in ("v1", OTHER)]))
         truth = {name: one[0] for name, one in truths[0].items()}
         runs_of = [replace(spec, seed=20_000 + trial) for trial in range(REPEATS * runs)]

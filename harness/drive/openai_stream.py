@@ -185,8 +185,8 @@ class Answer:
         self._break(f"too_many_tokens: more than {self._most_tokens:,} tokens in one answer")
 
     def _event(self, event: bytes, t_ns: int) -> None:
-        if self.broken or self.done:
-            return
+        if self.broken or self.done or (event.startswith(b":") and b"\n" not in event):
+            return  # the last is a comment
         if event.startswith(self._before):
             if self._in_frame(event, t_ns):
                 return

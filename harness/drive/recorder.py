@@ -6,6 +6,7 @@ import contextlib
 import os
 import queue
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -16,6 +17,9 @@ from harness.drive import frames
 from harness.drive.plan import Plan
 from harness.drive.rows import request_batch
 from harness.drive.settings import Result
+
+# What a kill of this process loses, at most, on top of what the driving process still holds.
+_LATE_S = 0.5
 
 
 class Recorder:
@@ -38,6 +42,7 @@ class Recorder:
         self._t0_ns = 0
         self._error: BaseException | None = None
         self._recording = threading.Lock()
+        self._moved_s = 0.0  # when a row was recorded last, or the first of those that wait was put
         self._payloads: queue.SimpleQueue[tuple[bytes, int] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recorder")
 
@@ -49,26 +54,32 @@ class Recorder:
     def put(self, payload: bytes, offset_ns: int = 0) -> None:
         """Record a RESULTS frame stamped by a clock that is `offset_ns` ahead; raises what the sink raised before."""
         self.check()
+        if self._payloads.empty():
+            self._moved_s = time.monotonic()
         self._payloads.put((payload, offset_ns))
 
     def check(self) -> None:
-        """Raise what the sink has raised."""
+        """Raise what the sink has raised, and record what has waited too long."""
         if self._error is not None:
             raise self._error
+        if not self._payloads.empty() and time.monotonic() - self._moved_s > _LATE_S:
+            self._catch_up()
 
     def close(self) -> None:
         """Wait for all that was put."""
         if not self._thread.is_alive():
             return
-        # Nobody drives any more. On a busy machine an idle thread hardly comes to run, so that what waits is recorded
-        # by this one; where the thread may be raised again, its last rows do not wait either.
+        self._catch_up()
+        self._payloads.put(None)
+        self._thread.join()
+
+    def _catch_up(self) -> None:
+        # On a busy machine an idle thread hardly comes to run: where it may, it is raised again, for good.
         with contextlib.suppress(AttributeError, OSError):
             os.sched_setscheduler(self._thread.native_id or 0, os.SCHED_OTHER, os.sched_param(0))
         with contextlib.suppress(queue.Empty):
             while (put := self._payloads.get_nowait()) is not None:
                 self._record(*put)
-        self._payloads.put(None)
-        self._thread.join()
 
     def _run(self) -> None:
         # On a machine of few cores a batch would take one from a driving process for milliseconds, just when
@@ -85,6 +96,7 @@ class Recorder:
                     self._take(list(frames.unpack(payload)), offset_ns)
         except BaseException as error:  # raised again where the run is watched
             self._error = error
+        self._moved_s = time.monotonic()
 
     def _take(self, results: list[Result], offset_ns: int) -> None:
         planned = self._plan.columns["prompt_tokens"]

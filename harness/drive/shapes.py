@@ -69,6 +69,8 @@ class Known:
             at = end
         pattern += re.escape(frame.before[at:])
         content = decoded(event)
+        if content is None:  # its text is no UTF-8
+            return None
         content |= {"id": _PROBE_ID} | ({"created": _PROBE_TIME} if len(spans) > 1 else {})
         if decoded(probe + event[at:]) != content:
             return None

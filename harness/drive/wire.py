@@ -18,6 +18,8 @@ from harness.drive.server_said import line_of, said_by
 # anew with each read, so that a larger limit would let a server take a second of the loop's time.
 MAX_HEAD_BYTES = 64 << 10
 MAX_ERROR_BYTES = 16 << 10
+# In one read: chunks so small are not worth a look each.
+_MANY_PIECES = 64
 _EVENTS = b"text/event-stream"
 # Headers of an answer: what is kept of them and where, and those that say where it ends.
 _KEPT = {
@@ -203,6 +205,8 @@ class Connection(asyncio.Protocol):
         if self._ended:
             del pieces[self._last_piece :]
         if self._streams:
+            if len(pieces) > _MANY_PIECES:
+                pieces[:] = [b"".join(pieces)]
             for piece in pieces:
                 answer.feed(piece, t_ns)
         elif len(self._body) < MAX_ERROR_BYTES:

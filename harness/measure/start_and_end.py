@@ -16,8 +16,9 @@ LEAST_WAVES = 3
 ENOUGH_WAVES = 10
 # Requests in flight at two moments differ by chance: so many deviations of it are no growth.
 CHANCE = 3.0
-# Growth of what is under way, % of all requests, that runs below capacity had as well (docs/calibration.md).
-LEAST_GROWTH = 5.0
+# Growth of what is under way, % of all requests, that runs of so many below capacity had as well: halves of a run
+# differ by chance in the work that they bring, by a share that falls with the root of their number.
+LEAST_GROWTH, OF_REQUESTS = 10.0, 2000
 
 
 def in_flight(spec: RunSpec) -> int | None:
@@ -90,8 +91,8 @@ def overload(requests: Requests, spec: RunSpec) -> float | None:
 
     The larger of two: by how many more requests waited for their first token in the last tenth of the arrivals than
     after its first fifth (the means of three moments), and by how many more were under way at the last arrival than at
-    half time, where that is more than LEAST_GROWTH and than chance explains (CHANCE deviations of two Poisson counts).
-    A rate of 1.2 times the capacity leaves a sixth.
+    half time, where that is more than LEAST_GROWTH at 2,000 requests (more at fewer, as halves then differ by chance)
+    and than CHANCE deviations of two Poisson counts. A rate of 1.2 times the capacity leaves a sixth.
     """
     counts = _second_half(requests, spec)
     if counts is None:
@@ -102,7 +103,8 @@ def overload(requests: Requests, spec: RunSpec) -> float | None:
     early, late = (_waiting(due, first, start, start + 0.1) for start in (0.2, 0.9))
     waiting = late - early
     grown = after - before
-    is_growth = grown > CHANCE * math.sqrt(before + after) and 100 * grown > LEAST_GROWTH * len(due)
+    least = LEAST_GROWTH / 100 * math.sqrt(OF_REQUESTS * len(due))
+    is_growth = grown > max(least, CHANCE * math.sqrt(before + after))
     return 100 * max(waiting, grown if is_growth else 0) / len(due)
 
 

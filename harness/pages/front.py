@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from harness.runs.run import gpu_name, slug
 # GPUs of the grid at most; the others have their pages.
 MOST_GPUS = 8
 NEWEST = 5
+# What a column has no room for.
+_VARIANT = re.compile(r" (?:\d+GB|SXM|PCIe|NVL\d*|Blackwell)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,11 @@ def _gpus(boards: Sequence[Board]) -> dict[str, str]:
 def _columns(boards: Sequence[Board]) -> list[tuple[str, str]]:
     """The GPUs that the first page has room for, those of most boards first: what is asked most is seen first."""
     count = Counter(slug(gpu_name(board.spec.gpu)) for board in boards)
-    return sorted(_gpus(boards).items(), key=lambda gpu: -count[gpu[0]])[:MOST_GPUS]
+    gpus = sorted(_gpus(boards).items(), key=lambda gpu: -count[gpu[0]])[:MOST_GPUS]
+    short = {name: _VARIANT.sub("", label) for name, label in gpus}
+    # What tells two apart stays.
+    once = Counter(short.values())
+    return [(name, short[name] if once[short[name]] == 1 else label) for name, label in gpus]
 
 
 def _write_gpu(

@@ -56,6 +56,9 @@ def change(ratio: float | None) -> str:
         return "–"
     if ratio > 10:
         return f"×{ratio:,.3g}"
+    # Of less nobody could tell, and four digits of it would look like much.
+    if abs(ratio - 1) < 5e-5:
+        return "0.0 %"
     return f"{percent(ratio)} %"
 
 

@@ -84,7 +84,8 @@ def without_broken(a: Sequence[Run], b: Sequence[Run]) -> tuple[list[Run], list[
         return list(a), list(b), None
     kept_a, kept_b = ([run for run in sound if run.spec.repeat in common] for sound in (sound_a, sound_b))
     told = ", ".join(dict.fromkeys(f"repeat {run.spec.repeat} of {short(run.spec.policy)}" for run in broken))
-    return kept_a, kept_b, f"left out, since INVALID: {told}; {len(common)} repeats count"
+    counting = f"{len(common)} repeats count" if len(common) > 1 else "one repeat counts"
+    return kept_a, kept_b, f"left out, since INVALID: {told}; {counting}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ from policies.online.step_budget import StepBudget
 from policies.online.step_costs import LearnedCosts
 from policies.online.turns import Turns
 
-EVERY = 32  # steps between two looks at the costs, while it is young; then twice as many
+FIRST_LOOK, EVERY = 8, 32  # steps before the first look at the costs, and from look to look while young; then twice
 FEWEST_SAMPLES = 12  # of each kind of step before the mode may change
+FEW_SAMPLES, PLAIN = 2, 0.2  # the same where a prompt token is cheaper by such a share
 FEWEST_ENDS = 30  # completions before k is chosen
 REQUESTS = 300  # that the mean prompt and output look back on
 KEEP = 0.99  # of a smoothed mean, a step
@@ -98,6 +99,7 @@ class Adaptive:
         self._rate_at = 0.0
         self._verdict: _Verdict | None = None
         self._streak = 0
+        self._leans = False  # the mode is that of the first few samples
         self._budget = StepBudget()
         self._token_budget = 1 << 62
         self.probes = 0
@@ -168,7 +170,8 @@ class Adaptive:
     def plan(self, view: View) -> StepPlan:
         """The next step."""
         turns = self._turns
-        if self._steps - self._looked_at >= (EVERY if self._steps < YOUNG else 2 * EVERY):
+        every = max(FIRST_LOOK, min(EVERY, self._looked_at)) if self._steps < YOUNG else 2 * EVERY
+        if self._steps - self._looked_at >= every:
             self._look(view)
         if self._lacks_decodes(view):
             return StepPlan(Phase.DECODE, 0)
@@ -205,7 +208,7 @@ class Adaptive:
         """Whether the fill that begins takes the other kind of step."""
         exclusive = self._turns.exclusive
         own, other = (self._prefill, self._mixed) if exclusive else (self._mixed, self._prefill)
-        if min(own.samples, other.samples) < FEWEST_SAMPLES:
+        if min(own.samples, other.samples) < FEWEST_SAMPLES and not self._leans:
             probes = other.samples < own.samples
         else:
             self._since_probe += 1
@@ -229,6 +232,8 @@ class Adaptive:
         if self._completions >= FEWEST_ENDS and self._decode.samples:
             self._verdict = self._weigh(view)
             self._choose(self._verdict)
+        elif not self._leans:
+            self._lean(view)
         verdict = self._verdict
         self._state = PolicyState(
             k=turns.k,
@@ -241,6 +246,21 @@ class Adaptive:
             probes=self.probes,
             budget=self._budget.tokens(turns.exclusive, view.token_budget),
         )
+
+    def _lean(self, view: View) -> None:
+        """Takes the mode in which the first full steps were plainly cheaper, before anybody has ended."""
+        few = min(self._mixed.samples, self._prefill.samples, self._decode.samples)
+        if few < FEW_SAMPLES or self._decoding >= view.token_budget:
+            return
+        whole, decodes = float(view.token_budget), max(1.0, self._decoding)
+        context = decodes * self._context
+        rest = whole - decodes
+        added = self._mixed.seconds((rest, rest * self._work, decodes, context))
+        added -= self._decode.seconds((0.0, 0.0, decodes, context))
+        alone = self._prefill.seconds((whole, whole * self._work, 0.0, 0.0)) * rest / whole
+        if min(alone, added) < (1 - PLAIN) * max(alone, added):
+            self._turns.exclusive = alone < added
+            self._leans = True
 
     def _see_rate(self, view: View) -> None:
         """λ, from admissions and the growth of the queue; time without any request is not seen."""

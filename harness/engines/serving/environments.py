@@ -224,8 +224,12 @@ def _same(mark: Path, wanted: dict[str, Any]) -> bool:
         return False
 
 
+# Other packages than the environment's own; and what would leave them to be compiled at every start, 17 s of it.
+_NOT_HANDED_ON = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
+
+
 def _run(words: list[str]) -> str:
-    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    clean = {name: value for name, value in os.environ.items() if name not in _NOT_HANDED_ON}
     try:
         command = subprocess.run(
             words, capture_output=True, text=True, env=clean, check=False, stdin=subprocess.DEVNULL

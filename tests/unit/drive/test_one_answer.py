@@ -234,3 +234,13 @@ def test_an_answer_that_bears_an_id_is_known_by_it(header: bool) -> None:
 def test_an_answer_without_an_id_says_nothing() -> None:
     body = b'data: {"choices":[{"text":"a"}]}\n\n' * 3 + usage(3) + b"data: [DONE]\n\n"
     assert driven(answers(streamed(body)), plan_of(1)).results[0].echoed is None
+
+
+def test_an_answer_in_chunks_of_a_byte_is_the_same() -> None:
+    owner = _Owner()
+    connection = asked(owner)
+    answer = connection.answer
+    assert answer is not None
+    connection.data_received(STREAM_HEAD + b"".join(chunk(bytes([byte])) for byte in good(9)) + b"0\r\n\r\n")
+    assert owner.told == [None]
+    assert (len(answer.stamps), answer.usage, answer.done) == (9, 9, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections import Counter
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from harness.drive import recorder as recorder_module
 from harness.drive.frames import pack
 from harness.drive.plan import Plan
 from harness.drive.recorder import Recorder
@@ -81,3 +83,30 @@ def test_what_the_sink_raises_is_raised_where_rows_are_put_and_nothing_more_is_t
     with pytest.raises(OSError, match="No space left"):
         recorder.put(b"")
     assert recorder.recorded == 2
+
+
+def test_rows_do_not_wait_for_a_thread_that_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[pa.RecordBatch] = []
+    plan = Plan.write(plan_of(3))
+    recorder = Recorder(plan, batches.append)
+    starved, end = recorder._thread, threading.Event()
+    recorder._thread = threading.Thread(target=end.wait)
+    recorder.start(0)
+    monkeypatch.setattr(recorder_module, "_LATE_S", 3600.0)
+    for place in range(2):
+        recorder.put(pack(result(place, "length")))
+    recorder.check()
+    assert recorder.recorded == 0
+    monkeypatch.setattr(recorder_module, "_LATE_S", -1.0)
+    recorder.check()
+    assert [batch.column("row").to_pylist() for batch in batches] == [[0], [1]]
+    monkeypatch.setattr(recorder_module, "_LATE_S", 3600.0)
+    recorder.put(pack(result(2, "length")))
+    end.set()
+    recorder._thread.join()
+    # Whoever runs last, each row is there once.
+    recorder._thread = starved
+    recorder.start(0)
+    recorder.close()
+    assert recorder.recorded == 3
+    plan.close()

@@ -45,6 +45,7 @@ EVENT = st.one_of(
     ),
     st.builds(lambda index, text: one(text, index=index), st.sampled_from([0, 1, -1, None, "0"]), TEXTS),
     st.builds(lambda text: one(text, token_ids=[1, 2]), TEXTS),
+    st.builds(lambda told: one(told=told).replace(b" a", b"\xff\xfe"), st.booleans()),
     st.sampled_from(
         [
             usage(3),
@@ -63,6 +64,13 @@ def test_what_is_known_of_a_server_changes_no_answer(told: bool, answers: list[l
     known = Known()
     for events in answers:
         assert said(read(events, told, known)) == said(read(events, told, None))
+
+
+def test_a_text_that_is_no_utf_8_is_a_token_and_teaches_nothing() -> None:
+    known = Known()
+    answer = read([one().replace(b" a", b"\xff\xfe")], False, known)
+    assert (answer.stamps.tolist(), answer.error) == ([0], None)
+    assert known.fit(one().strip()) is None
 
 
 @pytest.mark.parametrize(("told", "counted"), [(False, EVENTS), (True, IDS)])

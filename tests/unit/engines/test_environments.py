@@ -92,6 +92,16 @@ def test_an_installation_leaves_what_is_anothers_alone(tmp_path: Path) -> None:
 L40S = (Card("NVIDIA L40S", "570.1", "46068 MiB"),)
 
 
+def test_what_is_imported_in_an_environment_is_compiled_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "engine.py").write_text("")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import engine"
+    environments._run([sys.executable, "-c", code])
+    assert list(tmp_path.rglob("engine.*.pyc"))
+
+
 @pytest.mark.parametrize(
     ("gpu", "card", "here"),
     [

@@ -187,6 +187,18 @@ def test_a_rate_above_capacity_is_invalid(load: float, expected: str) -> None:
     assert level(verdict(rows, spec=dataclasses.replace(REAL_OPEN, arrival="offline")), "overload") == "not applicable"
 
 
+@pytest.mark.parametrize(("stay", "expected"), [("longer", "VALID"), ("growing", "INVALID")])
+def test_of_an_engine_where_nobody_waits_only_growth_beyond_chance_is_overload(stay: str, expected: str) -> None:
+    # Longer answers in the second half double what is under way, 30 to 60 of 400; stays that grow without end do so at
+    # every moment.
+    rows = []
+    for row in range(400):
+        due = float(row)
+        end = due + (max(due, 1.0) if stay == "growing" else 60.0 if row >= 200 else 30.0)
+        rows.append(request(row, at=due, first_token_s=due + 0.1, last_token_s=end, done_s=end))
+    assert level(verdict(rows), "overload") == expected
+
+
 def test_answers_that_end_by_themselves_are_held_against_no_length() -> None:
     rows = [one | {"expected_output_tokens": 9} for one in requests(20)]
     own = dataclasses.replace(REAL_OPEN, client={"ignore_eos": False})

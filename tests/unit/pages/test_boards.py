@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from harness.pages.answers import GAIN, KEEP, NOTHING, answer_of, ranks_of, twins_of
-from harness.pages.boards import Arm, Board, board_key
+from harness.pages.boards import Board, board_key
 from harness.pages.facets import settings_words
 from harness.pages.front import superseded
 from harness.pages.numbers import load_words
@@ -178,27 +178,6 @@ def test_identical_arms_share_a_place_and_an_answer(tmp_path: Path) -> None:
     ranks = ranks_of(board)
     assert [ranks[by_policy[one]] for one in ("eb", "ebplus", "stock", "v1")] == [1, 1, 3, 3]
     assert twins_of(board) == {by_policy["ebplus"]: "eb", by_policy["stock"]: "v1"}
-
-
-def test_places_are_shared_unless_intervals_are_apart(tmp_path: Path) -> None:
-    write_three(tmp_path / "results", {"v1": 1.0, "eb": 1.5, "v0": 0.5})
-    board = only_board(site(tmp_path))
-    assert [ranks_of(board)[arm.first.id] for arm in board.arms] == [1, 2, 3]
-
-    def with_interval(policy: str, low: float, high: float) -> Arm:
-        arm = next(arm for arm in board.arms if arm.policy == policy)
-        change = dataclasses.replace(arm.changes[board.rate], low=low, high=high)
-        return dataclasses.replace(arm, changes={**arm.changes, board.rate: change})
-
-    for eb, v0, places in (
-        ((1.2, 1.8), (0.4, 0.6), [1, 2, 3]),
-        ((0.9, 2.0), (0.4, 0.6), [1, 1, 3]),
-        ((0.9, 2.0), (0.4, 1.1), [1, 1, 1]),
-        ((1.2, 1.8), (0.4, 1.1), [1, 2, 2]),
-    ):
-        arms = (with_interval("eb", *eb), board.reference, with_interval("v0", *v0))
-        changed = dataclasses.replace(board, arms=arms)
-        assert [ranks_of(changed)[arm.first.id] for arm in arms] == places
 
 
 @pytest.mark.parametrize(

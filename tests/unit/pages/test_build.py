@@ -238,3 +238,4 @@ def test_numbers_are_written_one_way(value: float | None, text: str) -> None:
 def test_times_and_changes_carry_their_units() -> None:
     assert [seconds(one) for one in (None, 0.0123, 12.34)] == ["–", "12.3 ms", "12.3 s"]
     assert [change(one) for one in (None, 0.9, 1.123, 20.0)] == ["–", "-10.0 %", "+12.3 %", "×20"]
+    assert [change(one) for one in (1.0, 1 - 4e-7, 1.0001)] == ["0.0 %", "0.0 %", "+0.01 %"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from harness.core.records import PHASES
 from harness.profiles.cost import CostModel
 from harness.profiles.linear import Linear
 from harness.simulate.batch import BatchLoop
@@ -91,6 +92,12 @@ def test_it_finds_the_mode_that_is_cheaper(costs: object, mode: str) -> None:
     assert last.cost_mixed_s is not None
     assert last.cost_exclusive_s is not None
     assert (last.cost_exclusive_s < last.cost_mixed_s) == (mode == "EB")
+
+
+def test_what_is_plainly_cheaper_is_taken_after_a_few_steps() -> None:
+    rows = play("adaptive", stream(300, 60, 128), Linear.of(DEAR_MIXED, "published"))
+    phases = [PHASES[phase] for phase in rows.step_column("phase")[:60]]
+    assert phases.count("mixed") < 10 < phases.count("prefill")
 
 
 def test_below_saturation_nobody_waits_longer_for_others_than_half_the_ttft() -> None:
