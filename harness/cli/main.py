@@ -7,6 +7,7 @@ import io
 import os
 import re
 import sys
+from collections.abc import Iterable
 
 import click
 
@@ -87,6 +88,19 @@ def bench() -> None:
     """Does scheduler policy A really beat policy B, on this GPU, for this traffic, and by how much?"""
 
 
+def _hide_empty_defaults(commands: Iterable[click.Command]) -> None:
+    """A default of no text at all says nothing in a help text."""
+    for command in commands:
+        for option in command.params:
+            if isinstance(option, click.Option) and option.default == "":
+                option.show_default = False
+        if isinstance(command, click.Group):
+            _hide_empty_defaults(command.commands.values())
+
+
+_hide_empty_defaults(COMMANDS)
+
+
 def main() -> None:
     """Runs the command line and exits with the contract's codes: 0, 1, 2, 3 or 130."""
     _usable_streams()
@@ -154,12 +168,23 @@ def _exit_code() -> int:
             return _say(f"bench: {too_much_memory()}", EXIT_USER)
         if os.environ.get("BENCH_DEBUG"):
             raise
+        if isinstance(error, ModuleNotFoundError) and not _is_ours(error.name or ""):
+            return _say(
+                f"bench: the installation lacks {error.name}: `make setup` or pip install --force-reinstall "
+                "schedbench, makes it whole",
+                EXIT_USER,
+            )
         kind = type(error).__name__
         return _say(
             f"bench: a fault of bench itself ({kind}: {error}); please report it with what BENCH_DEBUG=1 adds",
             EXIT_FAILED,
         )
     return 0
+
+
+def _is_ours(module: str) -> bool:
+    """Whether a module is part of bench itself."""
+    return module.split(".", maxsplit=1)[0] in ("harness", "policies", "workloads", "schedbench")
 
 
 # What the loader says of a library that finds no memory.
