@@ -36,7 +36,7 @@ def test_a_package_that_is_not_there_is_no_fault_of_ours(
         raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
 
     monkeypatch.setattr(main, "bench", call)
-    monkeypatch.setattr(main.sys, "argv", ["bench", "list"])
+    monkeypatch.setattr("sys.argv", ["bench", "list"])
     monkeypatch.delenv("BENCH_DEBUG", raising=False)
     assert main._exit_code() == code
     said = capsys.readouterr().err
