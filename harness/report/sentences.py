@@ -97,7 +97,7 @@ def support_lines(compared: ComparedMetric) -> list[str]:
     line = f"    by cost model: {support_words(compared)}"
     if support.band is not None:
         low, high = support.band
-        line += f"; the real gain was within {low:+.0f} … {high:+.0f} % in 8 of 10 published cases"
+        line += f"; the real gain was {low:+.0f} … {high:+.0f} % in 8 of 10 published cases"
     return [line]
 
 
