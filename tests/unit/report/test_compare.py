@@ -85,7 +85,7 @@ def test_other_differences_are_refused_unless_allowed(tmp_path: Path) -> None:
     b = write_run(tmp_path, requests, steps, spec=dataclasses.replace(SPEC, gpu="h200", slots=8))
     refused([a], [b], r"gpu: l40s \| h200; slots: 1024 \| 8 .*--allow gpu,slots")
     refused([a], [b], "slots", frozenset({"gpu"}))
-    refused([a], [b], "--allow colour: not known. It takes a field of the spec", frozenset({"colour"}))
+    refused([a], [b], "--allow xyzzy: not known. It takes a field of the spec", frozenset({"xyzzy"}))
     found = compare([a], [b], frozenset({"gpu", "slots"}))
     assert found.differences == {"gpu": ("l40s", "h200"), "slots": (1024, 8)}
     assert found.metrics["output_throughput"].word == NO_DIFFERENCE, "identical"
