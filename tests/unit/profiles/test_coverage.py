@@ -58,4 +58,5 @@ def test_why_a_pair_has_no_kernel_times() -> None:
     nothing = coverage("a100", "Qwen/Qwen3-32B-FP8")
     assert nothing.why_not is not None
     # Neither sends the user to the other.
-    assert nothing.why_not.endswith("measured on this GPU: take another GPU, or the model in bf16")
+    assert nothing.why_not.endswith(": take another GPU, or the model in bf16")
+    assert "--cost-model kernels" not in nothing.why_not
