@@ -37,7 +37,8 @@ class StepPlan:
     """The answer: the phase of the coming steps and how many waiting requests may enter in each.
 
     It holds for `steps` steps where nothing changes: for one unless the policy says that it need not be asked again.
-    Each may hold at most `tokens` prompt tokens, from 1, beside what its decodes leave of the engine's own budget.
+    Each may hold at most `tokens` prompt tokens, from 1, beside what its decodes leave of the engine's own budget; in
+    vLLM with asynchronous scheduling one more for each request that has all its tokens on the way.
     With `again_at_s` (on the clock of `TimedView.now_s`) it is asked before the first step from then on as well. A
     policy may then hold everybody back while nothing runs: time goes on until then, or until a request arrives.
     """

@@ -49,7 +49,8 @@ class Narrowing:
             output = self._stock(*args, **kwargs)
         else:
             running = self._scheduler.running
-            # Partly computed prompts stand behind all that decode: these take their tokens first.
+            # Partly computed prompts stand behind all that decode: these take their tokens first. Who has all its
+            # tokens on the way (async scheduling) takes none, and leaves one to the prompts: to count them costs more.
             tokens = len(running) - len(self._partly_prefilled) + plan.tokens
             output = self._limited(running, [], len(running) + self._paused() + plan.admit, args, kwargs, tokens)
         self._last = output.num_scheduled_tokens

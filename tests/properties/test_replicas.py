@@ -55,7 +55,10 @@ def test_each_replica_does_what_it_would_alone_with_what_it_was_given(case: Case
 @given(st.one_of(cases(), phased_cases(), talking_cases()), COUNTS, st.sampled_from(ROUTERS))
 def test_every_request_is_served_once_and_steps_come_in_their_order(case: Case, count: int, rule: str) -> None:
     together = play_together(case, count, rule)
-    assert sorted(together.request_column("row").tolist()) == list(range(len(case.prompts)))
+    rows = together.request_column("row").tolist()
+    assert len(set(rows)) == len(rows)
+    if case.max_duration_s is None:
+        assert sorted(rows) == list(range(len(case.prompts)))
     starts = together.step_column("t")
     assert (np.diff(starts) >= 0).all()
     if case.talks is None:

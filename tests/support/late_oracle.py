@@ -6,6 +6,7 @@ policy is told of its end only then. Everything else is as without. A step may t
 
 from __future__ import annotations
 
+from policies.core import UNLIMITED, Phase
 from tests.support.oracle import Oracle
 from tests.support.oracle_rows import Request
 
@@ -32,6 +33,20 @@ class LateOracle(Oracle):
 
     def continues(self, request: Request) -> bool:
         return request.output < request.asked
+
+    def left_to_prompts(self) -> int:
+        """Tokens that a mixed step gives prompts beyond the plan's: of each that has all its tokens on the way."""
+        return 0 if self.plan.phase is not Phase.MIXED else sum(not self.continues(request) for request in self.running)
+
+    def continue_running(
+        self, candidates: list[Request], prompt_tokens: int = UNLIMITED
+    ) -> tuple[list[tuple[Request, int]], int]:
+        return super().continue_running(candidates, prompt_tokens + self.left_to_prompts())
+
+    def admit(
+        self, at_most: int, scheduled: list[tuple[Request, int]], prompt_tokens: int
+    ) -> list[tuple[Request, int]]:
+        return super().admit(at_most, scheduled, prompt_tokens + self.left_to_prompts())
 
     def on_last_token(self, request: Request) -> None:
         self.ending = (*self.ending, request)

@@ -164,8 +164,7 @@ class Oracle:
                 scheduled, more = self.continue_running(list(self.running))
                 preempted += more
         else:
-            assert not any(request.prefilling for request in self.running), "a decode phase with a prompt half computed"
-            scheduled, preempted = self.continue_running(list(self.running))
+            scheduled, preempted = self.continue_running([r for r in self.running if not r.prefilling])
         if scheduled:
             self.execute(scheduled, preempted)
         else:
