@@ -1,6 +1,7 @@
 """`bench run --engine vllm`: a server of its own for each policy, one of which is killed at its work.
 
-The runs that nothing happens to are those of the demonstration (test_demo.py), and one of vLLM untouched.
+The runs that nothing happens to are those of the demonstration (test_demo.py), and one of vLLM untouched. The one that
+is killed has a user's own policy.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.runs.step_log import read_step_log
+from policies.own.file import read_file
+from policies.own.load import canonical_own
 from tests.support.commands import BENCH, Bench
 from tests.support.partial_runs import completed_rows
+from tests.support.places import ROOT
 from tests.support.real_vllm import DEMO_REQUESTS, LEAN, RUN, Demo, engines, wait_for
 
-VICTIM = "v0"
+TEMPLATE = ROOT / "policies/own/template.py"
+VICTIM = canonical_own(read_file(str(TEMPLATE), "Mine"), {"k": "4"})
 # The session of a crash: the arm that is killed, then one that nothing of ours rides in.
 ARMS = (VICTIM, "stock")
 REQUESTS = 600
@@ -41,11 +46,12 @@ def driven(place: Path, policy: str) -> Path | None:
 @pytest.fixture(scope="module")
 def crashed(place: Path, engine_python: str) -> tuple[int, dict[str, Any], dict[str, Path]]:
     """Two arms in one `bench run`, the first's engine killed at its work: exit code, document, directories."""
+    (place / "mine.py").write_bytes(TEMPLATE.read_bytes())
     command = [
         BENCH,
         *RUN,
         "--policy",
-        ",".join(ARMS),
+        "stock,./mine.py:Mine,k=4",
         "--requests",
         str(REQUESTS),
         "--engine-python",
@@ -85,6 +91,15 @@ def test_a_crash_fails_its_run_and_no_other(crashed: tuple[int, dict[str, Any], 
     assert 0 < victim["counts"]["completed"] < REQUESTS, "what it had done is kept"
     assert victim["counts"]["steps"] > 0
     assert not engines(place)
+
+
+def test_a_users_own_policy_rides_inside(crashed: tuple[int, dict[str, Any], dict[str, Path]]) -> None:
+    directory = crashed[2][VICTIM]
+    assert (directory / "policy.py").read_bytes() == TEMPLATE.read_bytes()
+    assert manifest(directory)["engine_steps"]["policy"] == VICTIM
+    steps = pq.read_table(directory / "steps.parquet").to_pylist()
+    waited_s = [step["policy_own"][0] for step in steps if step["policy_own"]]
+    assert max(waited_s) > 0, "its own column: how long the first has waited"
 
 
 @pytest.mark.parametrize("policy", ["v1", "eb", "ebplus", "stock"])
