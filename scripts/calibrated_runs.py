@@ -19,6 +19,7 @@ from harness.measure.estimate import Estimate
 from harness.measure.measured import is_closed_loop, measure
 from harness.profiles.cost import CostModel
 from harness.report.alpha import CommonAlpha
+from harness.runs.in_memory import RowsInMemory
 from harness.runs.run import Run
 from harness.session.one_run import stream_of
 from workloads.core.stream import Stream
@@ -55,22 +56,6 @@ class Noisy:
 
     def _noise(self, n: int) -> npt.NDArray[np.float64]:
         return self._factor * np.maximum(1 + self._step * self._rng.standard_normal(n), 0.1)
-
-
-@dataclass(slots=True)
-class Tables:
-    """Takes rows as a run directory does."""
-
-    requests: list[pa.RecordBatch] = field(default_factory=list)
-    steps: list[pa.RecordBatch] = field(default_factory=list)
-
-    def add_requests(self, batch: pa.RecordBatch) -> None:
-        """Keeps request rows."""
-        self.requests.append(batch)
-
-    def add_steps(self, batch: pa.RecordBatch) -> None:
-        """Keeps step rows."""
-        self.steps.append(batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +139,7 @@ def _simulated(
     spec = replace(BASE, workload=workload, arrival=arrival, requests=requests, seed=seed, policy=policy, slots=slots)
     engine = Simulated(spec, _stream(workload, arrival, requests, seed))
     engine.cost = Noisy(engine.cost, noise_seed, step, factor)
-    tables = Tables()
+    tables = RowsInMemory()
     engine.replay(tables, lambda _: None, lambda: False)
     measured = measure(pa.Table.from_batches(tables.requests, REQUESTS), None, spec, is_closed_loop(spec))
     kept: dict[str, Estimate | None] = {}
@@ -169,7 +154,7 @@ def capacity(workload: str, requests: int = 20_000, seed: int = 0) -> float:
     """Requests/s of a closed loop with a queue, which is what the slots can serve of these requests."""
     spec = replace(BASE, workload=workload, arrival=f"closed:concurrency={2 * IN_FLIGHT}", requests=requests, seed=seed)
     engine = Simulated(spec, stream_of(spec))
-    tables = Tables()
+    tables = RowsInMemory()
     engine.replay(tables, lambda _: None, lambda: False)
     rates = measure(pa.Table.from_batches(tables.requests, REQUESTS), None, spec, True).rates
     rate = rates["request_throughput_steady"]

@@ -8,7 +8,6 @@ are not stated; here 1,024 and 8,192.
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -17,6 +16,7 @@ from harness.core.runspec import RunSpec
 from harness.engines.base import Status
 from harness.engines.simulated import Simulated
 from harness.measure.summary import summarise
+from harness.runs.in_memory import RowsInMemory
 from harness.session.one_run import stream_of
 
 # GPU, mean prompt and output, in flight; then tokens/s of 1P+3D, 2P+2D and 3P+1D. None: it failed there.
@@ -43,22 +43,6 @@ TWO = {
 }
 
 
-@dataclass
-class Tables:
-    """The rows of a run, in memory."""
-
-    requests: list[pa.RecordBatch] = field(default_factory=list)
-    steps: list[pa.RecordBatch] = field(default_factory=list)
-
-    def add_requests(self, batch: pa.RecordBatch) -> None:
-        """Rows of REQUESTS."""
-        self.requests.append(batch)
-
-    def add_steps(self, batch: pa.RecordBatch) -> None:
-        """Rows of STEPS."""
-        self.steps.append(batch)
-
-
 def simulated(gpu: str, mu_l: int, mu_o: int, concurrency: int, prefill: int, decode: int) -> float:
     spec = RunSpec(
         gpu=gpu,
@@ -72,7 +56,7 @@ def simulated(gpu: str, mu_l: int, mu_o: int, concurrency: int, prefill: int, de
         replicas=prefill + decode,
         router="least-loaded",
     )
-    tables = Tables()
+    tables = RowsInMemory()
 
     def progress(_: Status) -> None:
         pass

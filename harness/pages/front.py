@@ -56,6 +56,8 @@ def write(site: Site, writer: Writer) -> None:
     gpus = _gpus(site.boards)
     # What ran on a CPU only says nothing of a GPU: it has its page, and cells where there is nothing else.
     real = [board for board in site.boards if not board.is_toy and board.kind != "reported"] or site.boards
+    ran = [board for board in site.boards if board.kind != "reported"]
+    columns = _columns([board for board in real if board.kind != "reported"])
     grids = grids_of(real, published)
     usual = max(grids, key=lambda grid: grid.count, default=None)
     models = Counter(board.spec.model for board in site.boards if board.kind != "reported")
@@ -63,7 +65,8 @@ def write(site: Site, writer: Writer) -> None:
         "index.html",
         "index.html.j2",
         boards=site.boards,
-        columns=_columns([board for board in real if board.kind != "reported"]),
+        columns=columns,
+        further=[gpu for gpu in _gpus(ran).items() if gpu[0] not in dict(columns)],
         gpus=gpus,
         grids=grids,
         usual=usual,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from harness.engines.base import Status, Stopped
 from harness.engines.simulated import Simulated
 from harness.measure.measured import is_closed_loop
 from harness.measure.summary import summarise
+from harness.runs.in_memory import RowsInMemory
 
 MODELS = ("kernels", "roofline", "linear")
 # The metrics that words are about: a rate's value, a latency's mean.
@@ -25,22 +26,6 @@ METRICS = {
 }
 # A longer run would visibly wait for the others.
 MOST_REQUESTS = 25_000
-
-
-@dataclass(slots=True)
-class _Tables:
-    """Takes rows as a run directory does, and keeps them in memory."""
-
-    requests: list[pa.RecordBatch] = field(default_factory=list)
-    steps: list[pa.RecordBatch] = field(default_factory=list)
-
-    def add_requests(self, batch: pa.RecordBatch) -> None:
-        """Keeps request rows."""
-        self.requests.append(batch)
-
-    def add_steps(self, batch: pa.RecordBatch) -> None:
-        """Keeps step rows."""
-        self.steps.append(batch)
 
 
 def beside(engine: Simulated, stopped: Stopped) -> dict[str, dict[str, float]]:
@@ -69,7 +54,7 @@ def beside(engine: Simulated, stopped: Stopped) -> dict[str, dict[str, float]]:
 
 def _metrics(engine: Simulated, stopped: Stopped) -> dict[str, float] | None:
     """The metrics of a run; None where its policy failed."""
-    tables = _Tables()
+    tables = RowsInMemory()
 
     def progress(_: Status) -> None:
         pass

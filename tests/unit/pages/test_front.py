@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
+
+import pytest
 
 from harness.pages import front
 from harness.pages.answers import ranks_of
 from harness.pages.boards import Arm
+from harness.pages.build import build
 from harness.pages.site import Site
 from harness.pages.traffic import gpu_label
 from tests.support.runfactory import SPEC, toy_run, write_run
@@ -56,3 +60,14 @@ def test_columns_of_the_first_page_are_short_where_nothing_is_lost(tmp_path: Pat
     assert sorted(label for _, label in front._columns(boards)) == ["H100", "H200", "L40S"]
     twice = [dataclasses.replace(board, id="x") for board in boards]
     assert len(front._columns([*boards, *twice])) == 3
+
+
+def test_gpus_beyond_the_columns_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for gpu in ("h200", "h100", "l40s"):
+        write_arm(tmp_path / "results", "v1", gpu=gpu)
+    for room, named in ((3, False), (2, True)):
+        monkeypatch.setattr(front, "MOST_GPUS", room)
+        out = tmp_path / f"site{room}"
+        build(tmp_path / "results", out)
+        page = (out / "index.html").read_text()
+        assert (re.search(r'More GPUs: <a href="gpus/[a-z0-9]+\.html">', page) is not None) == named
