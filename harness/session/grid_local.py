@@ -93,7 +93,7 @@ class LocalExecutor:
                 if not ready:
                     yield Tick(running)
                 for pipe in ready:
-                    worker = busy[pipe]  # type: ignore[index]
+                    worker = busy[pipe]  # type: ignore[index] # `wait` gives back what it was given
                     cell, outcome = worker.cell, self._outcome(worker)
                     worker.cell = None
                     if outcome is None:
